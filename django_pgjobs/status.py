@@ -31,6 +31,15 @@ class Hold(TextChoices):
     PREDECESSOR_FAILED = "predecessor failed", _("A job before it failed")
 
 
+class Detail(TextChoices):
+    """What else is said of a job beside its status and its hold (`control/details.py`)."""
+
+    SCHEDULED = "scheduled", _("scheduled")
+    RETRYING = "retrying", _("retrying")
+    PAUSED = "paused", _("paused")
+    ASKED_TO_END = "asked to end", _("asked to end")
+
+
 class AfterFailure(TextChoices):
     """What happens to a job when one that it waits for fails or is cancelled."""
 

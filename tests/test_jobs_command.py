@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
+from psycopg import sql
 
 from django_pgjobs import pause, workflow
 from django_pgjobs.models import Batch, Pause
@@ -200,6 +201,32 @@ def test_list_can_be_narrowed(run: Any) -> None:
         failed
     ]
     assert len(json.loads(run("list", "--limit", "2", "--json"))) == 2
+
+
+def test_a_listed_job_says_what_the_list_of_the_admin_says(
+    run: Any, django_assert_num_queries: Any
+) -> None:
+    pause(queue="mail")
+    pause(task="tests.tasks.fail", until=timedelta(hours=1))
+    pause(key="shop:*")
+    soon = sql.SQL("now() + interval '1 hour'")
+    wanted = {
+        make_job(): ("ready", None),
+        make_job(queue_name="mail"): ("ready (paused)", "paused"),
+        make_job("tests.tasks.fail"): ("ready (paused)", "paused"),
+        make_job(concurrency_key="shop:7"): ("ready (paused)", "paused"),
+        make_job(queue_name="mail", due_at=soon): ("ready (scheduled)", "scheduled"),
+        make_job(due_at=soon, attempts=1): ("ready (retrying)", "retrying"),
+        make_job(hold="dependencies"): ("ready (waits for other jobs)", "dependencies"),
+        make_running_job().id: ("running", None),
+    }
+    with django_assert_num_queries(2):
+        lines = run("list").splitlines()[1:]
+    found = {row["id"]: row["detail"] for row in json.loads(run("list", "--json"))}
+    assert found == {job_id: detail for job_id, (_, detail) in wanted.items()}
+    for line in lines:
+        job_id, rest = line.split(maxsplit=1)
+        assert rest.startswith(f"{wanted[int(job_id)][0]}  "), line
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`manage.py jobs stuck` and `jobs stack`: which running jobs look stuck, and where one is."""
+"""`manage.py jobs list`, `stuck` and `stack`: which jobs there are, which look stuck, and where."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import connections
 
+from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.printing import Write, json_text, write_table
@@ -17,7 +18,50 @@ from django_pgjobs.values.moments import duration
 # Seconds between two looks for the answer of a worker.
 POLL_SECONDS = 0.1
 
+LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
+# What else tells the detail of a status.
+DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
+
+
+def list_jobs(
+    write: Write,
+    *,
+    status: str | None,
+    queue: str | None,
+    task: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Print the newest jobs, those that have not finished unless a *status* is named."""
+    jobs = Job.objects.order_by("-id").only(*LISTED, *DETAILS)
+    jobs = jobs.filter(status=status) if status else jobs.unfinished()
+    if queue is not None:
+        jobs = jobs.filter(queue_name=queue)
+    if task is not None:
+        jobs = jobs.filter(task_path=task)
+    found = list(jobs[:limit])
+    paused = find_paused(found)
+    rows = [
+        {name: getattr(job, name) for name in LISTED}
+        | {"detail": detail_of(job, is_paused=job.pk in paused)}
+        for job in found
+    ]
+    if as_json:
+        write(json_text(rows))
+        return
+    cells = [
+        [_with_detail(row) if name == "status" else row[name] for name in LISTED] for row in rows
+    ]
+    write_table(write, LISTED, cells, nothing=f"no such job is {status or 'ready or running'}.")
+
+
+def _with_detail(row: dict[str, Any]) -> str:
+    """Return both lines of the admin's list as one, such as "ready (waits for other jobs)"."""
+    if row["detail"] is None:
+        return str(row["status"])
+    text = str(row["detail"].label)
+    return f"{row['status']} ({text[:1].lower()}{text[1:]})"
 
 
 def list_stuck(write: Write, *, as_json: bool) -> int:

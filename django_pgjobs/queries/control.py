@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -44,3 +45,8 @@ def pause_jobs(
 def resume_jobs(cursor: Cursor, kind: str, name: str) -> bool:
     """End a pause; return whether it still held."""
     return fetch(cursor, "resume_jobs", {"kind": kind, "name": name}) == [(True,)]
+
+
+def list_paused_jobs(cursor: Cursor, ids: Sequence[int]) -> set[int]:
+    """Return which of these jobs could be claimed now, were it not for a pause."""
+    return {job_id for (job_id,) in fetch(cursor, "list_paused_jobs", {"ids": list(ids)})}

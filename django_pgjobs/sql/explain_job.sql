@@ -28,16 +28,7 @@ SELECT
             ORDER BY array_position(ARRAY['queue', 'task', 'key'], pause.kind), pause.name
         )
         FROM pgjobs_pause AS pause
-        WHERE
-            {pause.holds}
-            AND (
-                (pause.kind = 'queue' AND pause.name = job.queue_name)
-                OR (pause.kind = 'task' AND pause.name = job.task_path)
-                OR (
-                    pause.kind = 'key'
-                    AND job.concurrency_key LIKE {pause.name.as_pattern}
-                )
-            )
+        WHERE {pause.holds} AND {pause.is_of_job}
     )::text,
     (
         SELECT json_build_array(queue.max_running, running.jobs, running.ids)

@@ -310,6 +310,12 @@ asking AS MATERIALIZED (
     "latest_due": "{{it}.or_servers} - make_interval(secs => %(late)s::double precision)",
     # Of a pause: it is in force now.
     "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
+    # Of a pause: it is one of what the statement calls *job*: its queue, its task or its key.
+    "is_of_job": (
+        "(({it}.kind = 'queue' AND {it}.name = job.queue_name)"
+        " OR ({it}.kind = 'task' AND {it}.name = job.task_path)"
+        " OR ({it}.kind = 'key' AND job.concurrency_key LIKE {{it}.name.as_pattern}))"
+    ),
     # Of an instant: the nearest one that Python has. JSON has no infinity either.
     "in_calendar": "LEAST(GREATEST({it}, '0001-01-02'), '9999-12-30')",
     # Of an instant: how long ago it was; infinity is a length, too.

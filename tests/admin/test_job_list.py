@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from psycopg import sql
 
+from django_pgjobs import pause
 from django_pgjobs.admin.job_list import changelist, tabs
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
@@ -316,6 +317,20 @@ def test_a_row_says_what_happens_next(
 ) -> None:
     make_job(**columns)
     assert words in listed(admin_client)
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_paused"),
+    [({}, True), ({"due_at": NOW}, True), ({"due_at": LATER}, False), ({"queue_name": "b"}, False)],
+)
+def test_a_row_and_the_page_of_a_job_say_that_only_a_pause_keeps_it(
+    admin_client: Client, columns: dict[str, Any], *, is_paused: bool
+) -> None:
+    job_id = make_job(**columns)
+    pause(queue="default")
+    assert (">paused<" in listed(admin_client)) is is_paused
+    text = admin_client.get(f"/admin/pgjobs/job/{job_id}/change/").content.decode()
+    assert ('<span class="pgjobs-badge">paused</span>' in text) is is_paused
 
 
 def test_a_row_does_not_say_the_errors_of_a_job_that_is_over_them(admin_client: Client) -> None:

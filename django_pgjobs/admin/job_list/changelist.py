@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.admin.job_list.batches import AskedBatches
-from django_pgjobs.admin.job_list.columns import with_columns
+from django_pgjobs.admin.job_list.columns import find_pauses, with_columns
 from django_pgjobs.admin.job_list.filters import JobFilter, TextFilter
 from django_pgjobs.admin.job_list.links import (
     AFTER,
@@ -211,6 +211,7 @@ class JobChangeList(ListLinks, ChangeList):
         self.tabs: list[TabLink] = []
         if request.method != "POST" and COUNT_AFTER not in request.GET:
             self.rows = self._read_rows()
+            find_pauses(self.rows.jobs)
             self._draw_tabs()
             self._suggest(request)
         self.result_list = self.rows.jobs

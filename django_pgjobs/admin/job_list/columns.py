@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_list.previews import arguments_line, start_of
+from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.drawing import breakable, moment, status_badge, time_element
 from django_pgjobs.models import Job
 from django_pgjobs.status import FINISHED, JobStatus
@@ -45,8 +47,15 @@ def with_columns(jobs: QuerySet[Job]) -> QuerySet[Job]:
     )
 
 
+def find_pauses(jobs: Sequence[Any]) -> None:
+    """Tell each of the jobs of a page whether it is paused."""
+    paused = find_paused(jobs)
+    for job in jobs:
+        job.pgjobs_is_paused = job.pk in paused
+
+
 class JobColumns:
-    """The columns; a row is a Job that `with_columns` read."""
+    """The columns; a row is a Job that `with_columns` read and `find_pauses` knows."""
 
     admin_site: admin.AdminSite
 
@@ -71,16 +80,11 @@ class JobColumns:
         )
 
     @admin.display(description=gettext_lazy("Status"))
-    def status_column(self, job: Job) -> SafeString:
+    def status_column(self, job: Any) -> SafeString:
         """The status, and what it waits for or was asked to do."""
-        detail: Any = ""
-        if job.hold is not None:
-            detail = job.get_hold_display()
-        elif job.status == JobStatus.READY and job.due_at is not None:
-            detail = _("retrying") if job.attempts else _("scheduled")
-        elif job.status == JobStatus.RUNNING and job.cancel_requested_at is not None:
-            detail = _("asked to end")
-        return format_html("{}{}", status_badge(job.status), _line("pgjobs-quiet", detail))
+        detail = detail_of(job, is_paused=job.pgjobs_is_paused)
+        text = detail.label if detail else ""
+        return format_html("{}{}", status_badge(job.status), _line("pgjobs-quiet", text))
 
     @admin.display(description=gettext_lazy("Queue"))
     def queue_column(self, job: Job) -> SafeString:

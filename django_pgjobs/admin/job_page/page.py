@@ -24,6 +24,7 @@ from django_pgjobs.admin.job_page.runs import is_finite, lately, timeline
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.conf import get_conf
+from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import where_it_is
 from django_pgjobs.declaring.redaction import MASK, redact, redact_text
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
@@ -89,6 +90,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "title": f"{printable(job.task_path)} #{job.pk}",
         "steps": [jobs_step(model_admin)],
         "job": job,
+        "detail": detail_of(job, is_paused=job.pk in find_paused([job])),
         "is_unfinished": job.status in UNFINISHED,
         "is_unknown": is_missing_task(job.task_path),
         "buttons": buttons_for(model_admin, request, job),

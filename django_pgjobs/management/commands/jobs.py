@@ -25,7 +25,7 @@ from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import json_text, write_table
+from django_pgjobs.management.printing import json_text
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
@@ -34,7 +34,6 @@ from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.words import IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
 
-LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
 # As they come from the database: what Python cannot decode is shown all the same.
 SHOWN = [field.name for field in Job._meta.fields]
 # What may mean that no command can use the database.
@@ -276,18 +275,8 @@ class Command(BaseCommand):
         self._write(json_text(row))
 
     def _list(self, **flags: Any) -> None:
-        jobs = Job.objects.order_by("-id")
-        jobs = jobs.filter(status=flags["status"]) if flags["status"] else jobs.unfinished()
-        for column, flag in (("queue_name", "queue"), ("task_path", "task")):
-            if flags[flag] is not None:
-                jobs = jobs.filter(**{column: flags[flag]})
-        rows = list(jobs.values(*LISTED)[: flags["limit"]])
-        if flags["json"]:
-            self._write(json_text(rows))
-            return
-        cells = [[row[name] for name in LISTED] for row in rows]
-        nothing = f"no such job is {flags['status'] or 'ready or running'}."
-        write_table(self._write, LISTED, cells, nothing=nothing)
+        names = ("status", "queue", "task", "limit")
+        looks.list_jobs(self._write, as_json=flags["json"], **{name: flags[name] for name in names})
 
     def _stuck(self, **flags: Any) -> None:
         count = looks.list_stuck(self._write, as_json=flags["json"])

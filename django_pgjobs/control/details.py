@@ -1,0 +1,38 @@
+"""What lists say of a job beside its status: why a ready one waits, that one is to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connections
+
+from django_pgjobs.queries.control import list_paused_jobs
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import Detail, Hold, JobStatus
+
+
+def find_paused(jobs: Sequence[Any]) -> set[int]:
+    """Return the ids of those *jobs* that could start now but for a pause, by one statement."""
+    ids = [job.pk for job in jobs if job.status == JobStatus.READY]
+    if not ids:
+        return set()
+    with connections[job_database()].cursor() as cursor:
+        return list_paused_jobs(cursor, ids)
+
+
+def detail_of(job: Any, *, is_paused: bool) -> Hold | Detail | None:
+    """Return what is to be said of a job beside its status, None if that says all.
+
+    *is_paused* is whether `find_paused` found it. One whose time has not come is scheduled or
+    retrying, whatever is paused.
+    """
+    if job.hold is not None:
+        return Hold(job.hold)
+    if is_paused:
+        return Detail.PAUSED
+    if job.status == JobStatus.READY and job.due_at is not None:
+        return Detail.RETRYING if job.attempts else Detail.SCHEDULED
+    if job.status == JobStatus.RUNNING and job.cancel_requested_at is not None:
+        return Detail.ASKED_TO_END
+    return None

@@ -324,3 +324,15 @@ def test_a_batch_says_what_is_wrong_with_it() -> None:
     Job.objects.filter(batch_id=flow.pk).delete()
     Batch.objects.filter(pk=flow.pk).update(broken="odd")
     assert [reason.code for reason in flow.explain().reasons] == ["broken", "missing"]
+
+
+def test_a_batch_that_is_complete_says_so_to_who_wants_to_be_called_at_its_end() -> None:
+    with workflow("over") as flow:
+        flow.add(tasks.add.s(1, 1))
+    flow.on_complete(tasks.echo.s())
+    run_jobs()
+    with pytest.raises(BatchSealed, match=rf"^batch {flow.pk} is complete, with everything below"):
+        flow.on_complete(tasks.echo.s())
+    flow.delete()
+    with pytest.raises(UnknownBatch):
+        flow.on_complete(tasks.echo.s())

@@ -242,7 +242,11 @@ def add_callback(batch: AnyBatch, event: str, call: Call) -> None:
     with connections[job_database()].cursor() as cursor:
         is_added = batches.add_callbacks(cursor, id_of(batch), json.dumps([step]))
     if not is_added:
-        refuse(batch, "callbacks")
+        row_of(batch)
+        raise BatchSealed(
+            f"batch {batch.pk} is complete, with everything below it, so nothing is called at its "
+            "end any more. Say it before, best in the block of workflow()."
+        )
 
 
 def _has_callback(batch: AnyBatch, step: Mapping[str, Any]) -> bool:

@@ -62,12 +62,13 @@ def explain(job: Any) -> Explanation:
                 "is over."
             )
         if facts.status in FINISHED:
-            return Explanation(job_id, facts.status, False, (_finished(facts),))
+            reasons = (_finished(facts), *_not_run(cursor, facts))
+            return Explanation(job_id, facts.status, False, reasons)
         if facts.status == JobStatus.RUNNING:
             return Explanation(job_id, facts.status, False, tuple(_running(cursor, facts)))
         blockers = list(_blockers(cursor, facts))
-        reasons = (*_in_order(cursor, facts, blockers), *_expires(facts))
-        return Explanation(job_id, facts.status, not blockers, reasons)
+        waits = (*_in_order(cursor, facts, blockers), *_expires(facts))
+        return Explanation(job_id, facts.status, not blockers, waits)
 
 
 def _finished(job: JobFacts) -> Reason:
@@ -84,6 +85,19 @@ def _finished(job: JobFacts) -> Reason:
     elif job.status == JobStatus.CANCELLED and job.note:
         text += " " + _("Note: %(note)s.") % values
     return Reason("finished", text)
+
+
+def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
+    """Yield what of its workflow was not run for its sake; *refs* would be ids of jobs."""
+    if job.status == JobStatus.SUCCESSFUL:
+        return
+    found = queries.list_not_run(cursor, job.id, max_batches=MAX_NAMED)
+    if found:
+        text = _(
+            "What follows its batch and needs all to succeed (gather, then) is not run: batches "
+            "%(batches)s. Requeue this job: when it succeeds, that runs."
+        )
+        yield Reason("not_run", text % {"batches": ", ".join(map(str, found))})
 
 
 def _attempt(number: int, most: int | None) -> str:

@@ -84,6 +84,7 @@ class BatchFacts(NamedTuple):
     unfinished: int
     follows: bool
     waits_for: list[int]
+    failed_before: list[int]
     parts: list[int]
     children: list[int]
     changes: int

@@ -159,6 +159,12 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def list_not_run(cursor: Cursor, job_id: int, *, max_batches: int) -> list[int]:
+    """Return the batches that were not begun because a job failed or was cancelled."""
+    params = {"id": job_id, "max_batches": max_batches}
+    return [batch_id for (batch_id,) in fetch(cursor, "list_not_run", params)]
+
+
 def count_before(cursor: Cursor, job_id: int, *, max_jobs: int) -> tuple[int, bool]:
     """Return how many jobs go before one, and whether there are more than *max_jobs*."""
     [(jobs, has_more)] = fetch(cursor, "explain_place", {"id": job_id, "max_jobs": max_jobs})

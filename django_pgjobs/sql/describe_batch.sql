@@ -1,7 +1,8 @@
 -- Say what a batch waits for.
 -- Parameters: batch_id bigint; max_named integer (batches of each kind); max_counted integer (jobs)
 -- Returns: broken, is_sealed, is_complete, is_tree_complete, is_cancelled, unfinished (as counted), follows,
---     waits_for, parts, children (bigint[], those that are not complete), changes (noted and not
+--     waits_for, failed_before (bigint[], those for whose failure it is not begun), parts, children
+--     (bigint[], those that are not complete), changes (noted and not
 --     counted), is_sealing (it is among these), waiting (ready jobs, up to max_counted), the first of
 --     these, running;
 --     process, application name and age in seconds of the oldest other transaction that has locked
@@ -23,6 +24,23 @@ SELECT
             OFFSET 0
         ) AS predecessor
         WHERE edge.batch_id = batch.id
+        ORDER BY predecessor.id
+        LIMIT %(max_named)s::integer
+    ),
+    ARRAY(
+        SELECT predecessor.id
+        FROM pgjobs_batch_edge AS edge
+        CROSS JOIN LATERAL (
+            SELECT followed.id
+            FROM pgjobs_batch AS followed
+            WHERE
+                followed.id = edge.waits_for AND followed.completed_at IS NOT NULL
+                AND followed.carried_failure
+            OFFSET 0
+        ) AS predecessor
+        WHERE
+            edge.batch_id = batch.id AND batch.follows IN ('gather', 'completion')
+            AND {batch.lacks_success}
         ORDER BY predecessor.id
         LIMIT %(max_named)s::integer
     ),

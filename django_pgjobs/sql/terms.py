@@ -308,6 +308,8 @@ asking AS MATERIALIZED (
     "or_servers": "COALESCE(%({it})s::timestamptz, statement_timestamp())",
     # Of the same: until when a schedule must have been due to be so many seconds *late*.
     "latest_due": "{{it}.or_servers} - make_interval(secs => %(late)s::double precision)",
+    # Of a batch that follows others: something before it failed, which it minds.
+    "lacks_success": "{it}.failed_predecessors > 0 AND NOT {it}.runs_after_failure",
     # Of a pause: it is in force now.
     "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
     # Of a pause: it is one of what the statement calls *job*: its queue, its task or its key.

@@ -1,4 +1,4 @@
-"""Why does a batch not end? In words, from its row, its jobs, and those it waits for."""
+"""Why does a batch not end, or was not run? From its row, its jobs, and those it waits for."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ def _reasons(facts: BatchFacts) -> Iterator[Reason]:
             "error": facts.broken
         }
         yield Reason("broken", text)
+    if facts.failed_before:
+        text = _(
+            "Its job is not made, because not all before it succeeded, and its after_failure is "
+            "not “run”. Retry what failed or was cancelled in"
+        )
+        yield _of_batches("not_run", text, facts.failed_before)
     if facts.is_tree_complete:
         yield Reason("complete", _("It is complete, and so is everything below it."))
         return

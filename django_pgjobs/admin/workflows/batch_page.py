@@ -129,7 +129,8 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
         "is_cut": len(rows) > MAX_SHOWN,
         "max_depth": MAX_DEPTH,
         "behind": behind,
-        "reasons": [] if is_ended and not batch.broken else reasons_of(batch),
+        "is_ended": is_ended,
+        "reasons": reasons_of(batch),
         "buttons": buttons_for(model_admin, request, batch, total),
         "seal_url": seal_url(model_admin, request, batch),
         "seal_form": BulkForm(auto_id="id_seal_%s"),
@@ -144,11 +145,12 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
 
 
 def reasons_of(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
-    """Return why a batch does not end: texts, and the batches to name as links behind each."""
+    """Return why a batch does not end or was not run: texts, and batches as links behind each."""
     return [
         # The text ends with the same numbers.
         (f"{each.text.rpartition(': ')[0]}:" if each.refs else each.text, each.refs)
         for each in batch.explain().reasons
+        if each.code != "complete"
     ]
 
 

@@ -1,0 +1,39 @@
+-- List what was not begun because a job failed or was cancelled: batches of `gather` and `then` that
+-- follow its batch, or one that is complete with that, also behind others.
+-- Parameters: id bigint; max_batches integer
+-- Returns: id
+-- Locks: none
+-- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey, pgjobs_batch_edge_waits_for
+WITH RECURSIVE above AS (
+    SELECT batch.id, batch.parent_id, batch.follows
+    FROM pgjobs_batch AS batch
+    WHERE
+        batch.id = (
+            SELECT job.batch_id
+            FROM pgjobs_job_finished AS job
+            WHERE job.id = %(id)s::bigint AND job.status IN ('failed', 'cancelled')
+        )
+    UNION ALL
+    SELECT owner.id, owner.parent_id, owner.follows
+    FROM above
+    INNER JOIN pgjobs_batch AS owner ON owner.id = above.parent_id
+    WHERE above.follows IS NULL
+),
+behind AS (
+    SELECT follower.id, follower.follows
+    FROM above
+    INNER JOIN pgjobs_batch_edge AS edge ON edge.waits_for = above.id
+    INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id
+    WHERE {follower.lacks_success}
+    UNION
+    SELECT follower.id, follower.follows
+    FROM behind
+    INNER JOIN pgjobs_batch_edge AS edge ON edge.waits_for = behind.id
+    INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id
+    WHERE {follower.lacks_success}
+)
+SELECT behind.id
+FROM behind
+WHERE behind.follows IN ('gather', 'completion')
+ORDER BY behind.id
+LIMIT %(max_batches)s::integer

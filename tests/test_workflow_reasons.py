@@ -1,0 +1,66 @@
+"""Why a gather was not run: what the batch says, its page, and the job that failed."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from django_pgjobs import workflow
+from django_pgjobs.control.explain import explain
+from django_pgjobs.testing import run_jobs
+from tests import tasks
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
+    with workflow("not run") as flow:
+        job_id = flow.add(tasks.fail_once.s())[0]
+        each = flow.each(tasks.add.s(1))
+        gather = each.gather(tasks.echo.s())
+        always = each.gather(tasks.echo.s(), after_failure="run")
+        after = gather.then(tasks.echo.s())
+    run_jobs()
+    for batch, before in ((gather, each), (after, gather)):
+        not_run, complete = batch.explain().reasons
+        assert (not_run.code, not_run.refs, complete.code) == ("not_run", (before.pk,), "complete")
+        assert str(not_run).endswith(f"Retry what failed or was cancelled in: {before.pk}")
+    for batch in (flow, each, always):
+        assert [reason.code for reason in batch.explain().reasons] == ["complete"]
+    finished, not_run = explain(job_id).reasons
+    assert (finished.code, not_run.code) == ("finished", "not_run")
+    assert f"is not run: batches {gather.pk}, {after.pk}. Requeue" in str(not_run)
+
+
+def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
+    with workflow("early") as flow:
+        part, other = flow.batch("part"), flow.batch("other")
+        job_id = part.add(tasks.fail_once.s())[0]
+        gather = flow.join(part, other).gather(tasks.echo.s())
+        part.seal()
+    run_jobs()
+    assert [(each.code, each.refs) for each in gather.explain().reasons] == [
+        ("not_run", (part.pk,)),
+        ("follows", (other.pk,)),
+    ]
+    assert f"batches {gather.pk}." in str(explain(job_id).reasons[1])
+
+
+def test_the_page_of_a_batch_that_was_not_run_says_why(admin_client: Client) -> None:
+    with workflow("not run") as flow:
+        flow.add(tasks.fail_once.s())
+        gather = flow.gather(tasks.echo.s())
+        part = flow.batch("fine")
+        part.seal()
+    run_jobs()
+
+    def page_of(batch_id: int) -> str:
+        address = reverse("admin:pgjobs_batch_change", args=[batch_id])
+        return admin_client.get(address).content.decode()
+
+    text = page_of(gather.pk)
+    assert "Why was it not run?" in text
+    link = f'href="{reverse("admin:pgjobs_batch_change", args=[flow.pk])}">#{flow.pk}</a>'
+    assert f"Retry what failed or was cancelled in: <a {link}" in text
+    assert "pgjobs-h-why" not in page_of(part.pk)

@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from django.utils import formats, timezone
+from django.utils.functional import lazy
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -118,9 +119,12 @@ def exact_time(instant: datetime) -> SafeString:
     return time_element(instant, exact_moment(instant))
 
 
-def current_zone() -> str:
-    """Return what a form says of a time: the server reads it by this zone, not the browser's."""
+def _current_zone() -> str:
     return _("Time zone: %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
+
+
+# What each form says of a time: the server reads it by this zone, not by that of the browser.
+CURRENT_ZONE = lazy(_current_zone, str)()
 
 
 def capped(number: int, cap: int) -> str:

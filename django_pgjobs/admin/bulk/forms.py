@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
-from django_pgjobs.drawing import current_zone
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 MAX_QUEUE_BYTES = 128
@@ -81,11 +81,8 @@ class BulkTimeForm(BulkForm):
         label=_("At"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text=CURRENT_ZONE,
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = current_zone()
 
     def clean(self) -> dict[str, Any]:
         """Ask for what the choice of *when* needs."""

@@ -23,7 +23,7 @@ from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.preview import ENDING
 from django_pgjobs.control import lifecycle
-from django_pgjobs.drawing import current_zone
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Dependency, Job
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
@@ -43,14 +43,11 @@ class WhenForm(forms.Form):
         label=gettext_lazy("Time"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
+        help_text=CURRENT_ZONE,
     )
     reason = forms.CharField(
         label=gettext_lazy("Reason"), required=False, max_length=MAX_REASON, strip=True
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = current_zone()
 
 
 class JobOrder(NamedTuple):

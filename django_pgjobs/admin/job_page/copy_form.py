@@ -13,6 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -27,6 +28,7 @@ from django_pgjobs.declaring.registry import discover_tasks_once, find_task
 from django_pgjobs.declaring.signatures import check_signature, signature_of
 from django_pgjobs.declaring.subjects import Subject
 from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import DuplicateJob, JobError, UnknownTask
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import Undecodable
@@ -65,7 +67,7 @@ class CopyForm(forms.Form):
     run_after = forms.DateTimeField(
         label=gettext_lazy("Run after"),
         required=False,
-        help_text=gettext_lazy("Empty: now."),
+        help_text=format_lazy("{} {}", gettext_lazy("Empty: now."), CURRENT_ZONE),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
 

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -21,6 +22,7 @@ from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.admin.overview.notices import OTHERS, Notice
 from django_pgjobs.admin.overview.warnings import KINDS
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import Mute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
@@ -65,7 +67,7 @@ class MuteForm(forms.Form):
         label=gettext_lazy("Or until"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=gettext_lazy("By the clock of your time zone; it goes before the length."),
+        help_text=format_lazy("{} {}", CURRENT_ZONE, gettext_lazy("It goes before the length.")),
     )
 
     def clean_subject(self) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.control.pauses import MAX_REASON
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.payload import is_storable
@@ -76,7 +78,7 @@ class PauseForm(forms.Form):
         label=_("Or until"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=_("By the clock of your time zone; it goes before the length."),
+        help_text=format_lazy("{} {}", CURRENT_ZONE, _("It goes before the length.")),
     )
 
     def hide_target(self) -> PauseForm:

@@ -13,7 +13,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import capfirst
+from django.utils.text import capfirst, format_lazy
 from django.utils.timezone import get_default_timezone_name
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -32,6 +32,7 @@ from django_pgjobs.declaring.schedules import (
     declared_schedules,
     schedulable_paths,
 )
+from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.cron import MAX_LENGTH
@@ -326,5 +327,5 @@ class BackfillForm(forms.Form):
     end = forms.DateTimeField(
         label=gettext_lazy("Until"),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
-        help_text=gettext_lazy("Both by the clock of your time zone, both included."),
+        help_text=format_lazy("{} {}", gettext_lazy("Both included."), CURRENT_ZONE),
     )

@@ -173,6 +173,12 @@ def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
     assert told == {code for row in rows for code in re.findall(r"`(\w+)`", row)}
 
 
+def test_settings_of_two_pages_can_be_copied() -> None:
+    """The second whole PGJOBS would replace the first: only the pages to begin with show one."""
+    whole = {page.stem for page in PAGES if re.search(r"\bPGJOBS = ", page.read_text())}
+    assert whole == {"quick-start", "settings"}
+
+
 def test_every_check_is_documented() -> None:
     page = read("settings.md")
     missing = [check for check in check_ids() if not mentions(page, check)]

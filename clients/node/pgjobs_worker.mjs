@@ -18,7 +18,12 @@ import { debuglog, inspect } from "node:util";
 const CALL_SECONDS = 30; // what a call may take
 const WAIT_SECONDS = 20; // of them a claim waits on the server for jobs
 const MOST_JOBS = 100; // in one claim
+const MOST_ASTRAY = 7; // answers of somebody else, from the start on: the address is wrong
 const AGAIN_SECONDS = 1; // after which an outcome that was not written is said again
+
+const ADVICE =
+  "No pgjobs there. The address is what the project's urls.py gives to " +
+  'include("django_pgjobs.http.urls"), such as https://shop.example/pgjobs/api/, without v1/.';
 
 const log = (text) => console.error(`${new Date().toISOString()} pgjobs_worker: ${text}`);
 const debug = debuglog("pgjobs_worker"); // NODE_DEBUG=pgjobs_worker
@@ -100,6 +105,8 @@ export class Refused extends Error {
     this.isOfToken = [401, 403].includes(status);
     const isClear = type?.startsWith?.("urn:pgjobs:problem:") || [401, 403, 413].includes(status);
     this.mayPass = status === 429 || status >= 500 || !isClear;
+    // An outage of the server is told so by some proxies, too.
+    this.isAstray = !isClear && status > 0 && status < 500 && status !== 429;
   }
 }
 
@@ -128,6 +135,7 @@ export class Worker {
   #interval = 60; // of its heartbeats
   #heard = 0;
   #isRefused = false;
+  #astray = 0;
   #stopping = new AbortController();
   #finished = new AbortController();
   #claiming = new AbortController();
@@ -185,7 +193,7 @@ export class Worker {
       const said = answer.status === 204 ? {} : await answer.json().catch(() => null);
       if (answer.ok && said) return said;
       const title = `is no answer of pgjobs. Is ${this.#url} its address?`;
-      throw new Refused(answer.status, said ?? { title });
+      throw new Refused(answer.status, said?.title ? said : { ...said, title });
     } catch (error) {
       if (error instanceof Refused) throw error;
       const why = error.cause?.message || error.cause?.code || error.message;
@@ -226,7 +234,11 @@ export class Worker {
     }
     // A refused report or heartbeat is not final: what a job said is to blame.
     const isFinal = isClaim && !(error.mayPass || error.isGone);
-    if (!isFinal && !error.isOfToken) return;
+    // As long as it has never registered.
+    if (isClaim && !this.#heard) this.#astray = error.isAstray ? this.#astray + 1 : 0;
+    const isLost = this.#astray >= MOST_ASTRAY;
+    if (isLost) log(ADVICE);
+    if (!isFinal && !error.isOfToken && !isLost) return;
     this.#isRefused = true;
     this.stop();
   }

@@ -32,7 +32,14 @@ CALL_SECONDS = 30  # what a call may take
 WAIT_SECONDS = 20  # of them a claim waits on the server for jobs
 IDLE_SECONDS = 1  # after which a connection is made anew: the server may have closed it
 MOST_JOBS = 100  # in one claim
+MOST_ASTRAY = 7  # answers of somebody else, from the start on: the address is wrong
 AGAIN_SECONDS = 1  # after which an outcome that was not written is said again
+
+
+ADVICE = (
+    "No pgjobs there. The address is what the project's urls.py gives to "
+    'include("django_pgjobs.http.urls"), such as https://shop.example/pgjobs/api/, without v1/.'
+)
 
 
 class Retry(Exception):
@@ -112,6 +119,8 @@ class Refused(Exception):
         self.is_of_token = status in (401, 403)
         is_clear = kind.startswith("urn:pgjobs:problem:") or status in (401, 403, 413)
         self.may_pass = status == 429 or status >= 500 or not is_clear
+        # An outage of the server is told so by some proxies, too.
+        self.is_astray = not is_clear and 0 < status < 500 and status != 429
 
 
 class Api:
@@ -147,9 +156,11 @@ class Api:
         except ValueError:
             said = None
         if not isinstance(said, dict):
-            said = {"title": f"is no answer of pgjobs. Is {self._url} its address?"}
+            said = {}
         elif answer.status < 300:
             return said
+        if not said.get("title"):
+            said["title"] = f"is no answer of pgjobs. Is {self._url} its address?"
         raise Refused(answer.status, said)
 
 
@@ -171,7 +182,7 @@ class Worker:
         self._news = threading.Condition()  # guards what follows
         self._jobs: dict[str, Job] = {}  # by assignment, from the claim until it is reported
         self._worker, self._interval, self._heard = "", 60.0, 0.0  # its id and its heartbeats
-        self._is_refused = False
+        self._is_refused, self._astray = False, 0
 
     def task(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare what runs the jobs of a task: function(job, *args, **kwargs)."""
@@ -225,9 +236,14 @@ class Worker:
                 self._cancel_all("silence")
             # A refused report or heartbeat is not final: what a job said is to blame.
             is_final = is_claim and not (error.may_pass or error.is_gone)
-            self._is_refused |= is_final or error.is_of_token
+            if is_claim and not self._heard:  # it has never registered
+                self._astray = self._astray + 1 if error.is_astray else 0
+            is_lost = self._astray >= MOST_ASTRAY
+            self._is_refused |= is_final or error.is_of_token or is_lost
             self._news.notify_all()
         log.log(logging.ERROR if self._is_refused else logging.WARNING, "%s", error)
+        if is_lost:
+            log.error(ADVICE)
         if self._is_refused:
             self.stop()
 

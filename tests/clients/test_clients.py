@@ -104,6 +104,19 @@ def test_it_waits_for_a_server_that_is_down(
     assert f"{status} is no answer of pgjobs. Is http://" in worker.output()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [404, 200])
+def test_an_address_at_which_nothing_of_pgjobs_answers_ends_it(
+    proxy: HttpProxy, start: Start, status: int
+) -> None:
+    """A proxy may say 404 for a while; that for seconds, and from the start on, is a wrong URL."""
+    proxy.answer("/", status, times=1000)
+    worker = start()
+    assert worker.wait() == 1
+    assert worker.output().count(f"{status} is no answer of pgjobs. Is http://") == 7
+    assert 'include("django_pgjobs.http.urls"), such as https://' in worker.output()
+
+
 def test_what_cannot_be_stored_now_is_said_again(
     server: Server,
     proxy: HttpProxy,

@@ -186,7 +186,7 @@ def seconds_or_none(duration: object, *, name: str) -> float | None:
     except OverflowError:
         raise ValueError(f"expected {name} in seconds, got a number of 300 digits.") from None
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"expected {name} to be 0 seconds or more, and finite, got {duration!r}.")
+        raise ValueError(f"expected {name} to be 0 seconds or more, and finite, got {seconds:g}.")
     return seconds
 
 

@@ -202,7 +202,7 @@ def test_a_job_may_be_given_as_id_text_model_or_result() -> None:
     ("run_after", "said"),
     [
         (datetime(2031, 1, 1), "expected run_after with a time zone, got "),  # noqa: DTZ001
-        (timedelta(seconds=-1), "expected run_after to be 0 seconds or more, and finite, got "),
+        (timedelta(seconds=-1), "expected run_after to be 0 seconds or more, and finite, got -1."),
         (timedelta.max, "expected run_after within 1000 years"),
         (datetime.max.replace(tzinfo=UTC), "expected run_after from 0001-01-02 "),
         ("tomorrow", "expected run_after to be a datetime or a timedelta, got 'tomorrow'"),

@@ -91,7 +91,12 @@ OPTIONS: dict[str, Case] = {
     "negative": (
         lambda: add.using(run_after=timedelta(seconds=-1)).enqueue(1, 2),
         InvalidTask,
-        "expected run_after to be 0 seconds or more, and finite, got",
+        r"expected run_after to be 0 seconds or more, and finite, got -1\.",
+    ),
+    "expired": (
+        lambda: add.using(expires=timedelta(seconds=-5)).enqueue(1, 2),
+        InvalidTask,
+        r"expected expires to be a datetime or a timedelta of more than 0, got -5 s\.",
     ),
     "too long": (
         lambda: add.using(run_after=timedelta.max).enqueue(1, 2),

@@ -14,7 +14,7 @@ from django_pgjobs import pause
 from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Explanation, Job, Worker
 from django_pgjobs.models.control import Dependency, Pause, QueueSettings, RateLimit
-from django_pgjobs.values.moments import exact_moment, moment_in_words
+from django_pgjobs.values.moments import duration, exact_moment, moment_in_words
 from tests import tasks
 from tests.explaining import codes, only, outlook
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
@@ -353,6 +353,13 @@ def test_times_are_in_the_current_time_zone() -> None:
     job_id = make_job(status="successful", finished_at="2026-01-01 00:00:00+00")
     with timezone.override("America/New_York"):
         assert "Dec. 31, 2025 19:00:00 EST" in only(job_id).text
+
+
+@pytest.mark.parametrize("seconds", [0.0004, 0.024, 0.9994, 1.0])
+def test_a_sentence_gives_parts_of_a_second_as_pages_do(seconds: float) -> None:
+    now = timezone.now()
+    said = moment_in_words(now - timedelta(seconds=seconds), now)
+    assert said.endswith(f"({duration(seconds).replace('1.0', '1')} ago)")
 
 
 def test_without_time_zones_the_times_are_those_of_the_database() -> None:

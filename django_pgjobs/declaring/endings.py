@@ -13,6 +13,7 @@ from django_pgjobs.declaring.options import is_path
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.values.given import instant_or_delay
+from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import encode_value
 
 # The arguments of a task that is called on a failure: the id of a job, and its last error.
@@ -29,7 +30,8 @@ def find_end_problems(task: Any) -> Iterator[str]:
         not isinstance(expires, datetime | timedelta)
         or (isinstance(expires, timedelta) and expires <= timedelta())
     ):
-        yield f"expected expires to be a datetime or a timedelta of more than 0, got {expires!r}."
+        said = given_in_words(expires)
+        yield f"expected expires to be a datetime or a timedelta of more than 0, got {said}."
     elif expires is not None:
         try:
             instant_or_delay(expires, name="expires")

@@ -34,7 +34,12 @@ def exact_moment(instant: datetime) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return a length of time in the largest unit of which there are two, for a sentence."""
+    """Return a length of time in the largest unit of which there are two, for a sentence.
+
+    Below a second it is in ms, as on pages (`duration`).
+    """
+    if 0 < seconds * 1000 < 999.5:
+        return f"{seconds * 1000:.0f} ms"
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"

@@ -337,3 +337,14 @@ def test_a_pause_is_heard_by_workers_when_it_commits(
     post(admin_client, "pause", kind="queue", name="mail")
     heard = list(listener.notifies(timeout=5, stop_after=1))
     assert [notification.channel for notification in heard] == ["pgjobs_control"]
+
+
+def test_the_form_of_a_new_pause_shows_nothing_that_it_does_not_have_yet(
+    admin_client: Client,
+) -> None:
+    text = admin_client.get(reverse("admin:pgjobs_pause_add")).content.decode()
+    assert "DatabaseDefault" not in text and "Paused at" not in text
+    assert "Time zone: Asia/Kathmandu." in text
+    pause(key="shop:*")
+    changing = reverse("admin:pgjobs_pause_change", args=[Pause.objects.get().pk])
+    assert "Paused at" in admin_client.get(changing).content.decode()

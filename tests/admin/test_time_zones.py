@@ -10,14 +10,14 @@ from django_pgjobs.admin.bulk.forms import BulkTimeForm
 from django_pgjobs.admin.job_page.actions import WhenForm
 from django_pgjobs.admin.job_page.copy_form import CopyForm
 from django_pgjobs.admin.overview.muting import MuteForm
-from django_pgjobs.admin.queues.forms import PauseForm
+from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
 from django_pgjobs.admin.schedules.forms import BackfillForm
 from django_pgjobs.models import Job
 
 
 def all_forms() -> list[forms.Form]:
     """Return a form of each kind."""
-    plain = (BackfillForm, BulkTimeForm, MuteForm, PauseForm, WhenForm)
+    plain = (BackfillForm, BulkTimeForm, MuteForm, PauseForm, PauseRowForm, WhenForm)
     return [*(form() for form in plain), CopyForm(job=Job(), task=None)]
 
 

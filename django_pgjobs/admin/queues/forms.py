@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -126,6 +126,11 @@ class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Pause
         fields = ("kind", "name", "reason", "resume_at")
+        help_texts: ClassVar[dict[str, Any]] = {
+            "resume_at": format_lazy(
+                "{} {}", Pause._meta.get_field("resume_at").help_text, CURRENT_ZONE
+            )
+        }
 
     def clean(self) -> dict[str, Any]:
         """Refuse patterns where there are none."""

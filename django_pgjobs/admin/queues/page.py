@@ -170,6 +170,10 @@ class PauseAdmin(ControlAdmin):
     form = PauseRowForm
     readonly_fields = ("paused_by", "paused_at")
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Leave out who paused it and when of one that is still to be made."""
+        return super().get_fields(request, obj) if obj else PauseRowForm.Meta.fields
+
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the page of all queues, and under them all pauses."""
         return draw_queues(self, request)

@@ -61,6 +61,9 @@ def test_nothing_holds_the_job_back() -> None:
         ({"status": "successful"}, "Successful."),
         ({"status": "failed", "attempts": 3, "errors": [{"exception_class": "a.B"}]},
          "Failed. Attempt 3 ended with a.B."),
+        ({"status": "failed", "attempts": 1, "errors": [
+            {"exception_class": "builtins.ValueError", "message": "no price.\nBuy one."}]},
+         "Failed. Attempt 1 ended with ValueError: no price."),
         ({"status": "failed"}, "Failed."),
         ({"status": "cancelled", "note": "job 7 failed"}, "Cancelled. Note: job 7 failed."),
     ],

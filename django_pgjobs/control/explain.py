@@ -76,11 +76,11 @@ def _finished(job: JobFacts) -> Reason:
         "status": JobStatus(job.status).label,
         "moment": moment_in_words(job.finished_at, job.now),
         "attempts": job.attempts,
-        "exception": job.exception_class,
+        "exception": job.last_error,
         "note": job.note,
     }
     text = _("It finished at %(moment)s: %(status)s.") % values
-    if job.status == JobStatus.FAILED and job.exception_class:
+    if job.status == JobStatus.FAILED and job.last_error:
         text += " " + _("Attempt %(attempts)s ended with %(exception)s.") % values
     elif job.status == JobStatus.CANCELLED and job.note:
         text += " " + _("Note: %(note)s.") % values
@@ -247,7 +247,7 @@ def _due(job: JobFacts) -> Iterator[Reason]:
     values = {
         "moment": moment_in_words(job.due_at, job.now),
         "attempts": job.attempts,
-        "exception": job.exception_class,
+        "exception": job.last_error,
         "note": job.note or "-",
         "task": job.task_path,
     }

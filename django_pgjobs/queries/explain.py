@@ -50,11 +50,19 @@ class JobFacts(NamedTuple):
     priority: int
     undeclared: str | None
     exception_class: str | None
+    exception_message: str | None
     worker_name: str | None
     lease_ends: datetime | None
     now: datetime
     pauses: list[PauseRow]
     queue: LimitedQueue | None
+
+    @property
+    def last_error(self) -> str:
+        """The newest exception and the first line of its message; "" without one."""
+        name = (self.exception_class or "").removeprefix("builtins.")
+        [message, *_] = (self.exception_message or "").strip().splitlines() or [""]
+        return f"{name}: {message.rstrip('.')}" if name and message else name
 
 
 def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> JobFacts | None:

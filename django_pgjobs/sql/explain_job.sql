@@ -4,7 +4,7 @@
 -- Returns: id, status, backend, queue_name, task_path, hold, concurrency_key, rate_limit_keys,
 --     rate_cost, attempts, how many there may be (those lost included), run_after, due_at, expires_at, finished_at, last_attempted_at,
 --     cancel_requested_at, note, priority, what it says of when it starts as JSON text if it may lack what its
---     task declares, else NULL; class of the newest exception or NULL; name of the worker or
+--     task declares, else NULL; class of the newest exception and the begin of its message, or NULL; name of the worker or
 --     NULL, the end of its lease or NULL; the time now; as JSON texts: the pauses that keep it
 --     from being claimed, each [kind, name, reason, paused_by, paused_at, resume_at], and how full
 --     its queue is, [how many may run over all workers, how many do, the ids of *max_named* of
@@ -17,6 +17,7 @@ SELECT
     job.max_attempts::bigint + job.lost_count,
     job.run_after, job.due_at, job.expires_at, job.finished_at, job.last_attempted_at, job.cancel_requested_at,
     job.note, job.priority, {job.as_undeclared}, job.errors -> -1 ->> 'exception_class'::text,
+    left(job.errors -> -1 ->> 'message', 300),
     worker.name, CASE WHEN worker.ended_at IS NULL THEN worker.lease_expires_at END,
     statement_timestamp(),
     (

@@ -219,3 +219,13 @@ def test_a_real_worker_leaves_it_out(
     assert "WARNING broken_app.tasks cannot be imported: ZeroDivisionError" in worker.output()
     assert "1 / 0" in worker.output()
     assert (get_job(good).status, get_job(bad).status) == ("successful", "ready")
+
+
+@pytest.mark.django_db
+def test_jobs_enqueue_says_once_why_a_module_is_broken(make_app: Make) -> None:
+    make_app(DIVIDES)
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", "enqueue", "broken_app.tasks.f")
+    assert str(caught.value).count("ZeroDivisionError") == 1
+    with pytest.raises(CommandError, match=r"broken_app\.tasks cannot be imported"):
+        call_command("jobs", "enqueue", "elsewhere.tasks.f")

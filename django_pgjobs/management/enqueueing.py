@@ -41,7 +41,7 @@ def enqueue(write: Write, **flags: Any) -> None:
     try:
         task = find_task(flags["task"])
     except UnknownTask as error:
-        more = "".join(f" {module}" for module in broken)
+        more = "".join(f" {module}" for module in broken if str(module) not in str(error))
         raise CommandError(f"{error}{more}") from None
     args, kwargs = read_arguments(flags["arguments"])
     options = {

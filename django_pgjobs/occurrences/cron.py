@@ -82,7 +82,7 @@ def _checked(expression: str) -> str:
         )
     if CronSim is None:
         raise Lacking(
-            "cron expressions need the package cronsim. Install django-pgjobs[cron], or give "
+            "cron expressions need the package cronsim: pip install cronsim, or give "
             "every=timedelta(...)."
         )
     given = " ".join(expression.split())

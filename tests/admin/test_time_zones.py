@@ -11,7 +11,7 @@ from django_pgjobs.admin.job_page.actions import WhenForm
 from django_pgjobs.admin.job_page.copy_form import CopyForm
 from django_pgjobs.admin.overview.muting import MuteForm
 from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
-from django_pgjobs.admin.schedules.forms import BackfillForm
+from django_pgjobs.admin.schedules.forms import BackfillForm, ScheduleForm
 from django_pgjobs.models import Job
 
 
@@ -28,3 +28,9 @@ def test_the_form_names_the_zone_that_is_active_when_it_is_drawn(form: forms.For
         assert form.as_p().count("Time zone: Asia/Tokyo.") == 1
         with translation.override("de"):
             assert form.as_p().count("Zeitzone: Asia/Tokyo.") == 1
+
+
+@pytest.mark.django_db
+def test_the_bounds_of_a_schedule_are_not_in_its_own_zone_and_say_so() -> None:
+    with timezone.override("Asia/Tokyo"):
+        assert ScheduleForm().as_p().count("Time zone: Asia/Tokyo.") == 2

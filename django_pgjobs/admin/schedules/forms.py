@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from copy import copy
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -194,6 +194,11 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Schedule
         fields = ("name", *COLUMNS)
+        # Not the schedule's own, in which its cron is read.
+        help_texts: ClassVar[dict[str, Any]] = {
+            "starts_at": CURRENT_ZONE,
+            "ends_at": CURRENT_ZONE,
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -8,6 +8,7 @@ WORKER = "django_pgjobs/worker/"
 HOUSEKEEPING = ("tests/worker/test_housekeeping.py",)
 SESSIONS = ("tests/worker/test_sessions.py",)
 FAILOVER = ("tests/process/test_failover.py",)
+INNOCENT = "tests/worker/test_innocent_rows.py::"
 SCHEMA = ("tests/process/test_schema.py",)
 
 # Name, file, what is replaced and by what, and the tests that notice.
@@ -48,6 +49,20 @@ SESSION_CARE = (
         "error.sqlstate in STALE or error.diag.source_function == PLAN_CHECK",
         "error.sqlstate in STALE",
         SESSIONS,
+    ),
+    (
+        "what the schema lacks",
+        f"{QUERIES}errors.py",
+        "Trouble.MISFIT if is_misfit else Trouble.REFUSED",
+        "Trouble.REFUSED",
+        (f"{INNOCENT}test_an_outcome_waits_for_what_the_schema_lacks",),
+    ),
+    (
+        "row that is found before it is blamed",
+        f"{WORKER}turns/careful.py",
+        "with connection.transaction():",
+        "if True:",
+        (f"{INNOCENT}test_nobody_comes_between_the_row_that_is_found_and_what_is_done_with_it",),
     ),
     ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),
     (

@@ -91,7 +91,7 @@ def promoting(send: Send) -> tuple[int, float | None, list[Any]]:
     try:
         [[(promoted, next_due, _)], rows] = turn([promote, send])
     except psycopg.Error as error:
-        if not trouble_of(error).is_of_rows:
+        if not trouble_of(error).spares_rest:
             raise
         # Workers of ours find the row that is to blame.
         logger.warning("http jobs that are due cannot be let go: %s", str(error).strip())

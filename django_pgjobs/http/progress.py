@@ -61,7 +61,7 @@ def write_progress(reports: Iterable[tuple[Assignment, str]]) -> set[int]:
         under_way.update(_written(dict(some)))
 
     def drop(report: tuple[Claim, str], error: psycopg.Error) -> None:
-        if not trouble_of(error).is_of_rows:
+        if not trouble_of(error).spares_rest:
             raise error
         (job_id, _), _ = report
         under_way.add(job_id)

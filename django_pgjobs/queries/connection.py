@@ -96,6 +96,12 @@ def _has_rows(cursor: OwnCursor) -> bool:
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
+def _roll_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """End a transaction in which a statement has failed."""
+    if connection.info.transaction_status == TransactionStatus.INERROR:
+        connection.rollback()
+
+
 def _send_begin(cursor: Cursor) -> None:
     cursor.execute("BEGIN")
 
@@ -229,7 +235,11 @@ class OwnConnection:
         """Give a cursor, under the deadline; each statement is its own transaction."""
         connection = self.open()
         with self._usable_session(), self._new_cursor(connection) as cursor:
-            yield cursor
+            try:
+                yield cursor
+            except psycopg.Error:
+                _roll_back(connection)
+                raise
 
     def round_trip(self, sends: Sequence[Send]) -> list[list[Any]]:
         """Send statements that travel and commit together; return the rows of each.
@@ -251,6 +261,17 @@ class OwnConnection:
         self.distance = min(self.distance, time.monotonic() - began)
         return rows[len(before) : len(before) + len(sends)]
 
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let the round trips and statements in it commit together, or be rolled back."""
+        self.round_trip([_send_begin, _send_patience])
+        try:
+            yield
+        except BaseException:
+            self.close_if_broken()  # an error that is not of the server leaves it open
+            raise
+        self.round_trip([_send_commit])
+
     def _send_lock_timeout(self, cursor: Cursor) -> None:
         _send_timeout(cursor, self._settings["lock_timeout"])
 
@@ -269,8 +290,7 @@ class OwnConnection:
                             line.sync()
                             send.answer(cursor.fetchall())
             except psycopg.Error:
-                if connection.info.transaction_status == TransactionStatus.INERROR:
-                    connection.rollback()
+                _roll_back(connection)
                 raise
             return [cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
 

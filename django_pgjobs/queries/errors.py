@@ -24,11 +24,13 @@ class Trouble(Enum):
     LOCKED = "locked"
     # The server refuses what a row holds, or its outcome: find the row.
     REFUSED = "refused"
+    # The schema lacks what the statement names: no row is to blame, and it may be there later.
+    MISFIT = "misfit"
 
     @property
-    def is_of_rows(self) -> bool:
-        """May the rest of what was sent work without some row?"""
-        return self in (Trouble.LOCKED, Trouble.REFUSED)
+    def spares_rest(self) -> bool:
+        """May the rest of what was sent work, without some row or without some statement?"""
+        return self in (Trouble.LOCKED, Trouble.REFUSED, Trouble.MISFIT)
 
 
 # Serialization failure, deadlock.
@@ -43,6 +45,8 @@ ENDED = ("08", "57P")
 STOOD_STILL = "25P03"
 # The server takes no writes any more; prepared statements are gone, or there already.
 STALE = ("25006", "26000", "42P05")
+# Class of what the schema lacks, but for the one that row security says of a row as well.
+MISFIT_CLASS, FORBIDDEN = "42", "42501"
 # What PostgreSQL calls "cached plan must not change result type", in any language.
 PLAN_CHECK = "RevalidateCachedQuery"
 
@@ -78,9 +82,12 @@ def trouble_of(error: psycopg.Error) -> Trouble:
         # Of psycopg itself; a value that it cannot send, for one, is no loss of the connection.
         is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Trouble.LOST if is_lost else Trouble.REFUSED
-    if not _is_of_function(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
+    if _is_of_function(error):
+        return Trouble.REFUSED
+    if is_stale(error) or code.startswith(LOST_CLASSES):
         return Trouble.LOST
-    return Trouble.REFUSED
+    is_misfit = code.startswith(MISFIT_CLASS) and code != FORBIDDEN
+    return Trouble.MISFIT if is_misfit else Trouble.REFUSED
 
 
 def is_too_large(error: psycopg.Error) -> bool:
@@ -99,5 +106,5 @@ def is_of_the_moment(error: BaseException) -> bool:
     """Is it an error of a database, any of the project's, that may be gone at the next try?"""
     cause = error.__cause__ if isinstance(error, Error) else error
     if isinstance(cause, psycopg.Error):
-        return trouble_of(cause) is not Trouble.REFUSED
+        return trouble_of(cause) not in (Trouble.REFUSED, Trouble.MISFIT)
     return isinstance(error, OperationalError | InterfaceError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import psycopg
@@ -80,25 +81,31 @@ class Claimer:
         hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
 
+        def rest(size: int) -> Plan:
+            left = plan.after(claim.rows, size)
+            # Where others have locked jobs, two statements do not choose the same one otherwise.
+            return replace(left, skips_locked=True) if size == 1 else left
+
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
-            some = plan.after(claim.rows, size)
+            some = rest(size)
             taker = self._taker(worker_id, some, passed_over)
             before, send, after = _statements(some, taker)
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, _timed(claim, send), *after])
-            rows = claims.claimed_rows(answers[len(before)], claim.asked_at)
-            claim.rows += rows
-            return rows
+            return claims.claimed_rows(answers[len(before)], claim.asked_at)
 
         def find(passed_over: list[int]) -> Sequence[int]:
-            keyed = KeyedClaim(plan.scope, self._taker(worker_id, plan, passed_over))
+            one = rest(1)
+            keyed = KeyedClaim(one.scope, self._taker(worker_id, one, passed_over))
             sends = [*hold, *keyed.statements.before, keyed.send_first]
-            paths.update(self._connection.round_trip(sends)[-1])
-            return list(paths)
+            found = dict(self._connection.round_trip(sends)[-1])
+            paths.update(found)
+            return list(found)
 
-        for _ in self._refusals.in_pages(
+        for rows in self._refusals.in_pages(
             self._connection, take, size=plan.wanted, find=find, paths=paths
         ):
+            claim.rows += rows
             if len(claim.rows) >= plan.wanted:
                 break
         claim.is_whole = not (claim.rows or plan.holds)

@@ -207,7 +207,7 @@ class Completer:
         """Try an outcome again a little later, because its row is locked."""
         attempt, outcome = entry
         if not outcome.pause:
-            logger.of(attempt).info("its row or unique key is locked, its outcome waits")
+            logger.of(attempt).info("its outcome waits, for a lock or for the schema")
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
         self._aside.pop(attempt.id, None)  # behind the others

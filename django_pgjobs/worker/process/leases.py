@@ -167,7 +167,7 @@ class LeaseKeeper(Role):
             with self._connection.cursor() as cursor:
                 workers.cut_leases(cursor, self._state.worker_id)
         except psycopg.Error as error:
-            if not trouble_of(error).is_of_rows:
+            if not trouble_of(error).spares_rest:
                 raise
             logger.error("worker=%s cannot cut leases: %s", self._state.name, str(error).strip())
 
@@ -181,7 +181,7 @@ class LeaseKeeper(Role):
                     text = stack_of(attempt) if attempt is not None and is_ours else ""
                     stacks.write_stack(cursor, job_id, claim, text)
         except psycopg.Error as error:
-            if not trouble_of(error).is_of_rows:
+            if not trouble_of(error).spares_rest:
                 raise
             logger.error("worker=%s cannot tell where: %s", self._state.name, str(error).strip())
 
@@ -235,7 +235,7 @@ class LeaseKeeper(Role):
             for worker_id, name in lost:
                 logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
         except psycopg.Error as error:
-            if not trouble_of(error).is_of_rows:
+            if not trouble_of(error).spares_rest:
                 raise
             reason = str(error).strip()
             logger.error("worker=%s cannot rescue: %s", self._state.name, reason)
@@ -266,7 +266,8 @@ class LeaseKeeper(Role):
         def note(job_id: int, error: psycopg.Error) -> None:
             self._note_refused(connection, job_id, str(error).strip())
 
-        for rescued in in_pages(rescue, size=RESCUE_BATCH, find=find, on_refused=note):
+        pages = in_pages(connection, rescue, size=RESCUE_BATCH, find=find, on_refused=note)
+        for rescued in pages:
             self._on_rescued(rescued)
             for job in rescued:
                 log_rescue(job, self._state.name)
@@ -280,7 +281,7 @@ class LeaseKeeper(Role):
             with connection.cursor() as cursor:
                 jobs.send_note(cursor, job_id, f"cannot be rescued: {reason}"[:1000])
         except psycopg.Error as error:
-            if not trouble_of(error).is_of_rows:
+            if not trouble_of(error).spares_rest:
                 raise
 
     def _end(self) -> None:

@@ -23,7 +23,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, schedules, workers
 from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.batch_care import BatchCare
@@ -145,7 +145,10 @@ class Pruning:
             with self._connection.cursor() as cursor:
                 return expiry.find_expired_job(cursor, passed_over=passed_over)
 
-        for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
+        pages = in_pages(
+            self._connection, expire, size=PAGE, find=find, on_refused=self._note_refused
+        )
+        for ended in pages:
             for job in ended:
                 log_expiry(job, self._worker)
             if self._is_stopped():
@@ -166,7 +169,10 @@ class Pruning:
             with self._connection.cursor() as cursor:
                 return jobs.find_old_job(cursor, old, passed_over=passed_over)
 
-        for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
+        pages = in_pages(
+            self._connection, prune, size=PAGE, find=find, on_refused=self._note_refused
+        )
+        for deleted in pages:
             if deleted:
                 logger.info("pruned %s", counted(len(deleted), f"{status.value} job"))
                 self.deleted[status.value] += len(deleted)
@@ -188,7 +194,7 @@ class Pruning:
             try:
                 end = self._sweep_page(position, page)
             except psycopg.Error as error:
-                if not trouble_of(error).is_of_rows:
+                if trouble_of(error) not in (Trouble.LOCKED, Trouble.REFUSED):
                     raise
                 if page > 1:
                     page = max(1, page // STEP)
@@ -316,7 +322,7 @@ class Pruner(Role):
                 step()
             except psycopg.Error as error:
                 logger.warning("pruning failed: %s", str(error).strip())
-                if not trouble_of(error).is_of_rows:
+                if not trouble_of(error).spares_rest:
                     return
         if does_all:
             self._rest_due = began + PASS_SECONDS - self._pause

@@ -4,6 +4,9 @@ A statement on many rows fails if one of them does: a trigger or a CHECK of the 
 value is out of range, a page is corrupt. Then it is sent for fewer rows, and in the end for one;
 what is refused alone is passed over, and everything else is done. Nothing is remembered here: the
 caller decides how long a row is left alone.
+
+The row is found and locked before the statement is sent for it alone, in the same transaction: it
+is the one that was refused then, and no other transaction can have changed the tables in between.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TypeVar
 
 import psycopg
 
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 
 # A refused page is followed by one of so many times fewer rows, and the other way round.
@@ -22,30 +26,35 @@ MAX_CROSSED = 20
 
 T = TypeVar("T")
 Refused = Callable[[T, psycopg.Error], None]
+# Takes so many rows at most, but none of these.
+Act = Callable[[int, list[int]], Sequence[T]]
+# Locks the first row that is none of these.
+Find = Callable[[list[int]], Sequence[int]]
 
 
 def in_pages(
-    act: Callable[[int, list[int]], Sequence[T]],
+    connection: OwnConnection,
+    act: Act[T],
     *,
     size: int,
-    find: Callable[[list[int]], Sequence[int]],
+    find: Find,
     on_refused: Refused[int],
     known: Sequence[int] = (),
     patience: int | None = None,
 ) -> Iterator[Sequence[T]]:
     """Yield what *act* returns, page by page, until one is not full.
 
-    *act* is given how many rows to take at most and the ids of those to pass over: those *known*
-    before, and what is refused on the way. *find* returns the row that it would take first: the
-    one that is refused if a page of one is. With *patience* the pages end after so many of them.
+    *act* is given how many rows to take at most, and the ids of those to pass over: those *known*
+    before, and what is refused. *find* locks the row that *act* would take first and returns its
+    id. With *patience* the pages end after so many refused rows.
     """
     passed_over, page, crossed = list(known), size, 0
     while True:
+        found: list[int] = []
         try:
-            rows = act(page, passed_over)
+            rows = _take(connection, act, find, page, passed_over, found)
         except psycopg.Error as error:
-            trouble = trouble_of(error)
-            if trouble is Trouble.LOST:
+            if (trouble := trouble_of(error)) in (Trouble.LOST, Trouble.MISFIT):
                 raise
             crossed = crossed + 1 if trouble is Trouble.CROSSED else 0
             if page > 1 or 0 < crossed < MAX_CROSSED:
@@ -53,17 +62,32 @@ def in_pages(
                 continue
             if patience is not None and len(passed_over) - len(known) >= patience:
                 return
-            found = [row_id for row_id in find(passed_over) if row_id not in passed_over]
             if not found:
                 raise
-            passed_over += found
             for row_id in found:
+                passed_over.append(row_id)
                 on_refused(row_id, error)
         else:
             yield rows
             if len(rows) < page:
                 return
             page, crossed = min(size, page * STEP), 0
+
+
+def _take(
+    connection: OwnConnection,
+    act: Act[T],
+    find: Find,
+    page: int,
+    passed_over: list[int],
+    found: list[int],
+) -> Sequence[T]:
+    """Let *act* take a page; if that is one row, note in *found* which it is before."""
+    if page > 1:
+        return act(page, passed_over)
+    with connection.transaction():
+        found += find(passed_over)
+        return act(page, passed_over)
 
 
 def by_halves(
@@ -73,10 +97,12 @@ def by_halves(
     try:
         act(items)
     except psycopg.Error as error:
-        if trouble_of(error) is Trouble.LOST:
+        trouble = trouble_of(error)
+        if trouble is Trouble.LOST:
             raise
-        if len(items) == 1:
-            on_refused(items[0], error)
+        if len(items) == 1 or trouble is Trouble.MISFIT:
+            for item in items:
+                on_refused(item, error)
             return
         middle = len(items) // 2
         by_halves(items[:middle], act, on_refused=on_refused)

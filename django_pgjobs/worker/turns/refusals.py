@@ -130,6 +130,7 @@ class Refusals:
             self._leave_alone(connection, job_id, error, paths.get(job_id, ""))
 
         return in_pages(
+            connection,
             act,
             size=size,
             find=find,
@@ -148,7 +149,7 @@ class Refusals:
         try:
             connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
         except psycopg.Error as refusal:
-            if not trouble_of(refusal).is_of_rows:
+            if not trouble_of(refusal).spares_rest:
                 raise
 
     def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:

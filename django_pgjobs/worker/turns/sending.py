@@ -37,7 +37,7 @@ class Sender:
             answers = connection.round_trip(turn.sends)
         except psycopg.Error as error:
             self._crossed += trouble_of(error) is Trouble.CROSSED
-            if not self._is_of_rows(error):
+            if not self._spares_rest(error):
                 raise
             self._complain("a turn", error)
             self._send_apart(turn, connection)
@@ -58,7 +58,7 @@ class Sender:
             try:
                 self._send_part(part, connection)
             except psycopg.Error as error:
-                if not self._is_of_rows(error):
+                if not self._spares_rest(error):
                     raise
                 self._complain("a part of a turn", error)
                 unsolved.append(error)
@@ -69,15 +69,15 @@ class Sender:
         try:
             answers = connection.round_trip(part.sends)
         except psycopg.Error as error:
-            if not self._is_of_rows(error):
+            if not self._spares_rest(error):
                 raise
             part.on_refused(error)
         else:
             part.receive(answers)
 
-    def _is_of_rows(self, error: psycopg.Error) -> bool:
+    def _spares_rest(self, error: psycopg.Error) -> bool:
         trouble = trouble_of(error)
-        return trouble.is_of_rows or (trouble is Trouble.CROSSED and self._crossed >= MAX_CROSSED)
+        return trouble.spares_rest or (trouble is Trouble.CROSSED and self._crossed >= MAX_CROSSED)
 
     def _complain(self, what: str, error: psycopg.Error) -> None:
         reason = str(error).strip()

@@ -93,7 +93,10 @@ class Unheld(Duty):
             self._state.unreturnable.add(job_id)
 
         def release_apart(error: psycopg.Error) -> None:
-            for rows in in_pages(release, size=RETURN_BATCH, find=find, on_refused=leave):
+            pages = in_pages(
+                self._connection, release, size=RETURN_BATCH, find=find, on_refused=leave
+            )
+            for rows in pages:
                 note_returned(list(rows))
 
         returned = partial(send, held_ids=held, max_jobs=RETURN_BATCH)

@@ -1,0 +1,113 @@
+"""No row is blamed for what the server refuses because of something else."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from django.db import connection
+from psycopg import sql
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.jobs import OldJobs, find_old_job, prune_jobs
+from django_pgjobs.worker.turns.careful import in_pages
+from tests.factories import count_jobs, get_job, make_jobs
+from tests.helpers import wait_until
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import Gate, ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+ADD = "tests.tasks.add"
+
+
+def test_no_row_is_blamed_for_an_error_that_ends_before_it_is_looked_for(
+    own: OwnConnection,
+) -> None:
+    is_over, blamed = [False], list[int]()
+
+    def take(size: int, passed_over: list[int]) -> list[int]:
+        if not is_over[0]:
+            raise psycopg.errors.CheckViolation("not of a row")
+        return []
+
+    def find(passed_over: list[int]) -> list[int]:
+        is_over[0] = True
+        return [1]
+
+    pages = in_pages(
+        own, take, size=9, find=find, on_refused=lambda row_id, error: blamed.append(row_id)
+    )
+    assert list(pages) == [[]]
+    assert not blamed
+
+
+def test_nobody_comes_between_the_row_that_is_found_and_what_is_done_with_it(
+    own: OwnConnection, open_own: Callable[[], OwnConnection]
+) -> None:
+    """Else another worker might hold it meanwhile, and what is refused is the next one."""
+    old = sql.SQL("now() - interval '1 h'")
+    jobs = make_jobs(3, ADD, status="successful", finished_at=old)
+    of_age = OldJobs("successful", 1.0)
+    others = open_own()
+    seen, blamed = list[list[int]](), list[int]()
+
+    def prune(size: int, passed_over: list[int]) -> range:
+        if not passed_over:
+            if size == 1:
+                with others.cursor() as cursor:
+                    seen.append(find_old_job(cursor, of_age, passed_over=[]))
+            raise psycopg.errors.CheckViolation("refused")
+        with own.cursor() as cursor:
+            return range(prune_jobs(cursor, of_age, max_jobs=size, passed_over=passed_over))
+
+    def find(passed_over: list[int]) -> list[int]:
+        with own.cursor() as cursor:
+            return find_old_job(cursor, of_age, passed_over=passed_over)
+
+    pages = in_pages(
+        own, prune, size=9, find=find, on_refused=lambda row_id, error: blamed.append(row_id)
+    )
+    assert [len(page) for page in pages] == [1, 1]
+    assert (seen, blamed) == ([[jobs[1]]], [jobs[0]])
+
+
+@contextlib.contextmanager
+def lacking(column: str) -> Iterator[None]:
+    """Let jobs have no such column, as if a migration were still to come."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE pgjobs_job RENAME COLUMN {column} TO hidden")
+        try:
+            yield
+        finally:
+            cursor.execute(f"ALTER TABLE pgjobs_job RENAME COLUMN hidden TO {column}")
+
+
+def test_no_job_is_passed_over_for_what_the_schema_lacks(
+    start_thread: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_thread(poll_interval=0.1)
+    with lacking("max_attempts"):
+        make_jobs(5, ADD)
+        wait_until(lambda: "statement failed: column" in caplog.text)
+    wait_until(lambda: count_jobs(status="successful") == 5)
+    assert "passed over" not in caplog.text
+
+
+def test_an_outcome_waits_for_what_the_schema_lacks(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It must not become a failure."""
+    caplog.set_level(logging.INFO)
+    start_thread()
+    job = gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    with lacking("started_at"):
+        gate.open()
+        wait_until(lambda: "its outcome waits" in caplog.text)
+    wait_until(lambda: get_job(job.id).status not in ("ready", "running"))
+    assert get_job(job.id).status == "successful"

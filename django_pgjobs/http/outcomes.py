@@ -163,12 +163,17 @@ def store(token_id: int, told: Sequence[Told]) -> list[dict[str, str]]:
             last.append((assignment, progress))
     # Before the end, after which an attempt no longer owns its job.
     write_progress(last)
-    delivery = deliver(entry for entry in entries if entry is not None)
+    ends = [entry for entry in entries if entry is not None]
+    delivery = deliver(ends)
+    # Each mention of one that is to be said again is: the first may not be the one that is kept.
+    unwritten = {(a.id, a.claim) for a, _ in ends if a.id in delivery.unwritten}
     return [
-        {"status": LOST}
-        if entry is None
-        else _said(delivery.stored.get(entry[0].id), is_unwritten=entry[0].id in delivery.unwritten)
-        for entry in entries
+        _said(
+            None if entry is None else delivery.stored.get(entry[0].id),
+            is_unwritten=assignment is not None
+            and (assignment.job_id, assignment.claim) in unwritten,
+        )
+        for assignment, entry in zip(assignments, entries, strict=True)
     ]
 
 

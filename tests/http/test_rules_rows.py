@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from django_pgjobs.http import reporting
 from tests.factories import get_job
 from tests.http import tasks
 from tests.http.support import Api
@@ -43,6 +44,24 @@ def test_a_locked_job_of_one_queue_does_not_keep_those_of_another_from_a_worker(
         assert [int(each["job"]) for each in Remote(api).claim(1)] == [free]
     finally:
         holder.rollback()
+
+
+def test_each_mention_of_an_attempt_whose_row_is_locked_is_to_be_said_again(
+    api: Api, open_connection: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told "lost" of one of them, a worker would forget the result."""
+    monkeypatch.setattr(reporting, "PATIENCE_SECONDS", 0.1)
+    job_id = int(tasks.resize.enqueue(1).id)
+    [given] = Remote(api).claim()
+    other = open_connection(autocommit=False)
+    other.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", [job_id])
+    results = [{"assignment": given["assignment"], "result": number} for number in range(3)]
+    body = body_of(api.post("results", {"results": results}))
+    assert [each["status"] for each in body["results"]] == ["later"] * 3
+    other.rollback()
+    body = body_of(api.post("results", {"results": results}))
+    assert [each["status"] for each in body["results"]] == ["stored", "lost", "lost"]
+    assert get_job(job_id).result == 0
 
 
 def test_the_last_progress_is_stored_beside_a_job_that_is_refused(api: Api) -> None:

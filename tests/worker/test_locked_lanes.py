@@ -1,40 +1,83 @@
-"""A transaction of the project has locked many waiting jobs of one queue: other queues go on.
+"""A transaction of the project has locked many waiting jobs of one queue: others go on.
 
 Jobs that a claim cannot take are not to get the slots that others could have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from django_pgjobs.models import QueueSettings
-from tests.factories import count_jobs, make_jobs
+from tests.factories import count_jobs, make_job, make_jobs
 from tests.helpers import wait_until
 from tests.worker.support import ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+Open = Callable[..., psycopg.Connection]
 ADD = "tests.tasks.add"
 
 
-@pytest.mark.parametrize("settings", [None, {"boost": 1}], ids=["plain", "boosted"])
+@contextmanager
+def locked(open_connection: Open, condition: str) -> Iterator[None]:
+    """Lock waiting jobs, and let go of them at the end."""
+    holder = open_connection(autocommit=False)
+    holder.execute(f"SELECT FROM pgjobs_job_live WHERE {condition} FOR UPDATE")
+    try:
+        yield
+    finally:
+        holder.rollback()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [None, {"boost": 1}, {"max_running": 100}, {"max_running": 1}],
+    ids=["plain", "boosted", "limited", "serial"],
+)
 def test_many_locked_jobs_of_one_queue_do_not_hold_up_another_queue(
-    start_thread: Callable[..., ThreadedWorker],
-    open_connection: Callable[..., psycopg.Connection],
-    settings: dict[str, int] | None,
+    start_thread: Start, open_connection: Open, settings: dict[str, int] | None
 ) -> None:
-    """With a boost they are chosen in another statement than without."""
+    """With a boost or a limit they are chosen in another statement than without."""
     if settings:
         QueueSettings.objects.create(queue_name="locked", **settings)
     make_jobs(500, ADD, queue_name="locked")
     make_jobs(10, ADD, queue_name="other")
-    holder = open_connection(autocommit=False)
-    holder.execute("SELECT FROM pgjobs_job_live WHERE queue_name = 'locked' FOR UPDATE")
-    start_thread(concurrency=2)
-    try:
+    with locked(open_connection, "queue_name = 'locked'"):
+        start_thread(concurrency=2)
         wait_until(lambda: count_jobs(queue_name="other", status="successful") == 10)
-    finally:
-        holder.rollback()
     wait_until(lambda: count_jobs(status="successful") == 510)
+
+
+@pytest.mark.parametrize("max_running", [None, 100], ids=["free", "limited"])
+@pytest.mark.parametrize("limit", [1, 3])
+def test_locked_jobs_of_many_keys_do_not_hold_up_other_keys_and_queues(
+    start_thread: Start, open_connection: Open, max_running: int | None, limit: int
+) -> None:
+    if max_running:
+        QueueSettings.objects.create(queue_name="keyed", max_running=max_running)
+    for number in range(150):
+        key = {"concurrency_key": f"a:{number // 3}", "concurrency_limit": limit}
+        make_job(ADD, queue_name="keyed", priority=5, **key)
+    for number in range(20):
+        make_job(ADD, queue_name="keyed", concurrency_key=f"b:{number % 5}")
+    make_jobs(10, ADD, queue_name="other")
+    with locked(open_connection, "concurrency_key LIKE 'a:%'"):
+        start_thread(concurrency=2)
+        wait_until(lambda: count_jobs(status="successful") == 30)
+    wait_until(lambda: count_jobs(status="successful") == 180)
+
+
+def test_locked_jobs_of_a_limited_queue_do_not_hold_up_the_others_of_it(
+    start_thread: Start, open_connection: Open
+) -> None:
+    QueueSettings.objects.create(queue_name="limited", max_running=100)
+    make_jobs(300, ADD, queue_name="limited")
+    make_jobs(10, ADD, queue_name="limited", args=[1, 2])
+    with locked(open_connection, "args::text <> '[1,2]'"):
+        start_thread(concurrency=2)
+        wait_until(lambda: count_jobs(status="successful") == 10)

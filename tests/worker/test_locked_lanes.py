@@ -76,8 +76,9 @@ def test_locked_jobs_of_a_limited_queue_do_not_hold_up_the_others_of_it(
     start_thread: Start, open_connection: Open
 ) -> None:
     QueueSettings.objects.create(queue_name="limited", max_running=100)
-    make_jobs(300, ADD, queue_name="limited")
-    make_jobs(10, ADD, queue_name="limited", args=[1, 2])
-    with locked(open_connection, "args::text <> '[1,2]'"):
+    make_jobs(300, ADD, queue_name="limited", priority=5)
+    make_jobs(10, ADD, queue_name="limited")
+    with locked(open_connection, "priority = 5"):
         start_thread(concurrency=2)
         wait_until(lambda: count_jobs(status="successful") == 10)
+    wait_until(lambda: count_jobs(status="successful") == 310)

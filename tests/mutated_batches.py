@@ -198,8 +198,8 @@ BATCHES = (
     (
         "batch that raises alone",
         SETTLING,
-        "                self._mark_broken(batch_id, str(refusal).strip(), connection)\n",
-        "                pass\n",
+        "            self._mark_broken(batch_id, str(refusal).strip(), connection)\n",
+        "",
         WORKER,
     ),
     (

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
+import psycopg
 import pytest
 from django.db import transaction
+from psycopg.errors import QueryCanceled
 
 from django_pgjobs import requeue, workflow
 from django_pgjobs.models import Batch, Job
@@ -310,6 +314,41 @@ def test_one_that_somebody_holds_is_tried_again_and_then_left() -> None:
         assert duty.is_under_way
     answer(duty, [7], Settled(7, True, False, None, None))
     assert not duty.is_under_way
+
+
+class OnTheWay:
+    """A connection that notes whether the count is known to be under way, and then fails."""
+
+    def __init__(self, duty: Settling, error: type[psycopg.Error]) -> None:
+        self.duty, self.error = duty, error
+        self.was_under_way: list[bool] = []
+
+    def round_trip(self, sends: Any) -> Any:
+        self.was_under_way.append(self.duty.is_under_way)
+        raise self.error("no answer")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_over"),
+    [(psycopg.OperationalError, True), (QueryCanceled, False)],
+    ids=["lost", "locked"],
+)
+def test_a_batch_that_is_counted_alone_is_not_forgotten_without_an_answer(
+    error: type[psycopg.Error], is_over: bool
+) -> None:
+    """Else a drain might end before what follows, which waits for the next look."""
+    duty, _ = settling()
+    duty.ask([7, 8])
+    connection: Any = OnTheWay(duty, error)
+    turn = Turn(1)
+    duty.plan(turn, [], connection)
+    with pytest.raises(psycopg.OperationalError) if is_over else nullcontext():
+        turn.parts[0].on_refused(psycopg.errors.CheckViolation("refused"))
+    assert all(connection.was_under_way)
+    assert duty.is_under_way
+    assert duty.due_at < math.inf
+    if is_over:
+        assert planned(duty) == [7, 8]
 
 
 def test_what_failed_before_does_not_cancel_a_batch_again(own: OwnConnection) -> None:

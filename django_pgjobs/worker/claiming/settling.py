@@ -123,18 +123,25 @@ class Settling:
         self, ids: list[int], connection: OwnConnection, error: psycopg.Error
     ) -> None:
         """Count batches one by one, a level at a time, to find the one that raises."""
-        self._is_sent = False
         for batch_id in ids:
-            self._due.pop(batch_id, None)
-            send = partial(batches.send_settlement, ids=[batch_id], levels=1)
             try:
-                [rows] = connection.round_trip([send])
+                rows = self._settle_alone(batch_id, connection)
             except psycopg.Error as refusal:
-                if trouble_of(refusal) is not Trouble.REFUSED:
+                if not trouble_of(refusal).spares_rest:
                     raise
-                self._mark_broken(batch_id, str(refusal).strip(), connection)
-            else:
-                self._note([batch_id], rows)
+                rows = [Settled(batch_id, True, False, None, None)]
+            self._note([batch_id], rows)
+
+    def _settle_alone(self, batch_id: int, connection: OwnConnection) -> Rows:
+        send = partial(batches.send_settlement, ids=[batch_id], levels=1)
+        try:
+            [rows] = connection.round_trip([send])
+        except psycopg.Error as refusal:
+            if trouble_of(refusal) is not Trouble.REFUSED:
+                raise
+            self._mark_broken(batch_id, str(refusal).strip(), connection)
+            return []
+        return rows
 
     def _mark_broken(self, batch_id: int, reason: str, connection: OwnConnection) -> None:
         logger.log(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Lane
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.planning import Knowing, ignore, plain, pump_of
-from tests.worker.support import DEFAULT, row_of_job
+from tests.worker.support import DEFAULT, make_attempt_of, row_of_job
 
 MAIL = Lane("default", "mail")
 
@@ -62,3 +65,26 @@ def test_outcomes_do_not_wait_for_the_turn_to_claim_what_cannot_be_read_yet() ->
     places._turn.note(now, held=False)
     assert not places.waits(now, one)
     assert now < places.claim_at(now, one) < now + 10
+
+
+@pytest.mark.parametrize("kinds", [(Kind.DONE, Kind.DONE), (Kind.LOST, Kind.DONE)])
+def test_of_outcomes_that_come_at_the_same_time_one_wakes_the_pump(
+    monkeypatch: pytest.MonkeyPatch, kinds: tuple[Kind, Kind]
+) -> None:
+    """Each slot adds its outcome before the other asks whether it was the only one."""
+    knowing = Knowing(*plain(DEFAULT))
+    completer = Completer(WorkerState(knowing.options, "test:1"), Tally(), ignore)
+    pump = pump_of(knowing, completer=completer)
+    pump._demand.is_low.return_value = False  # type: ignore[attr-defined]
+    add, others = completer.add, [(make_attempt_of(2), Outcome(kinds[1]))]
+
+    def add_beside_others(attempt: Attempt, outcome: Outcome) -> bool:
+        is_first = add(attempt, outcome)
+        while others:
+            pump.add_outcome(*others.pop())
+        return is_first
+
+    monkeypatch.setattr(completer, "add", add_beside_others)
+    pump.add_outcome(make_attempt_of(1), Outcome(kinds[0]))
+    assert len(completer) == 2
+    assert pump._wake.is_set()

@@ -112,10 +112,14 @@ class Completer:
 
     def oldest(self) -> Attempt | None:
         """Return the attempt whose outcome is to be written first."""
-        try:
-            return self._pending[0][0]
-        except IndexError:
-            return None
+        return _first(self._pending)
+
+    def is_oldest(self, attempt: Attempt) -> bool:
+        """Is its outcome the oldest of those to be written, or of the others? Thread-safe.
+
+        Of several that come at the same time, exactly one is, unless the pump has taken it by then.
+        """
+        return _first(self._pending) is attempt or _first(self._known) is attempt
 
     def settle_known(self) -> list[Attempt]:
         """Settle the outcomes that need no statement; return the attempts that are stored."""
@@ -258,6 +262,14 @@ class Completer:
         else:
             message = "outcome=%s not written: the claim is lost, the attempt owns its job no more"
         logger.of(attempt).warning(message, outcome.kind)
+
+
+def _first(entries: deque[Entry]) -> Attempt | None:
+    """Return the attempt of the first entry, whatever other threads do with them."""
+    try:
+        return entries[0][0]
+    except IndexError:
+        return None
 
 
 def meant_by(ids: Collection[int], batch: Sequence[Entry]) -> list[Entry]:

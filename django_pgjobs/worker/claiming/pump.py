@@ -111,7 +111,7 @@ class Pump(Role):
         """
         if not self._completer.add(attempt, outcome):
             return False
-        if len(self._completer) == 1 or self._demand.is_low(attempt):
+        if self._completer.is_oldest(attempt) or self._demand.is_low(attempt):
             self.wake()
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,17 +11,20 @@ import pytest
 from django_pgjobs import task
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.control.explain import explain
+from django_pgjobs.declaring import registry
 from django_pgjobs.declaring.remote import is_remote, remote_queues
 from django_pgjobs.management.arguments import queue_slots
 from django_pgjobs.management.starting import excluded_queues
+from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.filling import split
 from django_pgjobs.worker.running.outcome import Kind, Outcome
-from tests.factories import get_job, make_worker
+from tests.factories import get_job, make_job, make_worker
+from tests.helpers import wait_until
 from tests.http import tasks
 from tests.tasks import add
-from tests.worker.support import make_attempt_of
+from tests.worker.support import StartThread, make_attempt_of
 
 
 def test_a_task_says_that_it_is_remote() -> None:
@@ -85,6 +90,29 @@ def test_a_worker_never_runs_one_though_it_is_in_its_queue(start_worker: Any) ->
     for job_id in (remote, shared):
         job = get_job(job_id)
         assert (job.status, job.attempts, job.claim) == ("ready", 0, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_whose_module_is_loaded_late_is_claimed_once(
+    start_thread: StartThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_found", {})
+    start_thread()
+    module = ModuleType("loaded_late")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def resize() -> None:
+        """Stand in for what another program does."""
+
+    resize.__module__, resize.__qualname__ = module.__name__, "resize"
+    late = module.resize = task(remote=True)(resize)  # type: ignore[attr-defined]
+    job_id = make_job(late.module_path, priority=5)
+    wait_until(lambda: get_job(job_id).due_at)
+    claim = get_job(job_id).claim
+    Job.objects.filter(id=job_id).update(due_at=None)
+    local = make_job()
+    wait_until(lambda: get_job(local).status == "successful")
+    assert get_job(job_id).claim == claim
 
 
 @pytest.mark.django_db

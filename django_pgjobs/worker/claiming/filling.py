@@ -91,7 +91,7 @@ def split(
     for attempt in attempts:
         if is_remote(attempt.task):
             # Its module was loaded later: a claim leaves out the remote tasks that are known when
-            # it is sent.
+            # it is sent, and the next one this task.
             on_filling(attempt, left_to_others())
             continue
         outcome = None

@@ -24,6 +24,7 @@ from functools import partial
 
 import psycopg
 
+from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection
@@ -321,6 +322,9 @@ class Pump(Role):
             return
         self.outlook.note_claimed(len(claim.rows))
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
+        # Their modules were loaded after the start: no claim takes more of them.
+        remote = {a.row.task_path for a in attempts if is_remote(a.task)}
+        self._state.paths_of_others |= remote
         if not self._state.options.unknown_fails:
             self._refusals.note_unknown(a.row.task_path for a in attempts if not a.task)
         if worker_id != self._state.worker_id:

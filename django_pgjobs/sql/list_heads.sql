@@ -85,41 +85,46 @@ walked AS MATERIALIZED (
             %(segment_boosts)s::integer[], %(first_lanes)s::text[], %(last_lanes)s::text[]
         ) AS segment (backend, queue_name, is_async, urgency, boost, first_lane, last_lane)
         CROSS JOIN LATERAL (
+            -- Each step reads four jobs, because most lanes have few: a probe of the index for each lane
+            -- would take twice as long. Only a step's last lane has a *next_lane*, where the next one
+            -- begins.
             WITH RECURSIVE step AS (
-                (
-                    SELECT
-                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
-                    FROM pgjobs_job_live AS job
-                    WHERE
-                        {job.is_ready} AND {job.is_walked}
-                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                        AND job.is_async = segment.is_async
-                        AND -job.priority = segment.urgency AND job.lane >= segment.first_lane
-                    ORDER BY job.lane, job.id
-                    LIMIT 1
-                )
+                SELECT
+                    segment.first_lane COLLATE "C" AS lane, NULL::bigint AS id,
+                    NULL::text COLLATE "C" AS concurrency_key, NULL::integer AS concurrency_limit,
+                    FALSE AS skips_waiting, NULL::text COLLATE "C" AS rate_limit_keys,
+                    NULL::integer AS rate_cost, segment.first_lane COLLATE "C" AS next_lane
                 UNION ALL
                 SELECT following.*
                 FROM step
                 CROSS JOIN LATERAL (
-                    SELECT
-                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
-                    FROM pgjobs_job_live AS job
-                    WHERE
-                        {job.is_ready} AND {job.is_walked}
-                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                        AND job.is_async = segment.is_async
-                        AND -job.priority = segment.urgency AND job.lane > step.lane
-                    ORDER BY job.lane, job.id
-                    LIMIT 1
+                    SELECT DISTINCT ON (seen.lane)
+                        seen.lane, seen.id, seen.concurrency_key::text, seen.concurrency_limit::integer,
+                        seen.skips_waiting, seen.rate_limit_keys::text, seen.rate_cost::integer,
+                        -- No text lies between a lane and itself with "\x01".
+                        CASE WHEN seen.lane = max(seen.lane) OVER () THEN seen.lane || E'\x01' END
+                    FROM (
+                        SELECT
+                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        FROM pgjobs_job_live AS job
+                        WHERE
+                            {job.is_ready} AND {job.is_walked}
+                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                            AND job.is_async = segment.is_async
+                            AND -job.priority = segment.urgency AND job.lane >= step.next_lane
+                        ORDER BY job.lane, job.id
+                        LIMIT 4
+                    ) AS seen
+                    ORDER BY seen.lane, seen.id
                 ) AS following
-                WHERE segment.last_lane IS NULL OR step.lane < segment.last_lane
+                WHERE
+                    step.next_lane IS NOT NULL
+                    AND (segment.last_lane IS NULL OR step.next_lane <= segment.last_lane)
             )
             SELECT step.*
             FROM step
-            WHERE segment.last_lane IS NULL OR step.lane <= segment.last_lane
+            WHERE step.id IS NOT NULL AND (segment.last_lane IS NULL OR step.lane <= segment.last_lane)
         ) AS head
         CROSS JOIN LATERAL ({head.limit_of_key}) AS maximum
         CROSS JOIN LATERAL (

@@ -9,6 +9,7 @@ seconds apart; in between, the lanes whose jobs ended here are looked at and no 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -114,12 +115,11 @@ class Groups:
 
 def keyed_lanes_of(rows: Iterable[ClaimedRow]) -> Mapping[Group, set[str]]:
     """Return the lanes that jobs with keys come from, by their group."""
-    lanes: dict[Group, set[str]] = {}
+    lanes = defaultdict[tuple[str, str, int, bool], set[str]](set)
     for row in rows:
         if row.lane is not None:
-            group = Group(row.backend, row.queue_name, -row.priority, row.is_async)
-            lanes.setdefault(group, set()).add(row.lane)
-    return lanes
+            lanes[row.backend, row.queue_name, -row.priority, row.is_async].add(row.lane)
+    return {Group._make(group): of_group for group, of_group in lanes.items()}
 
 
 def last_served(cursor: str, lanes: set[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 
 from django.utils import formats, timezone
@@ -30,6 +31,14 @@ def counted(number: float) -> str:
         return str(number)
     digits = 1 if 0 < number < 10 and number != int(number) else 0
     return formats.number_format(round(number, digits), digits, force_grouping=True)
+
+
+def counting() -> Callable[[int], str]:
+    """Return what does as `counted` for whole numbers: for hundreds, the language is asked once."""
+    if formats.get_format("NUMBER_GROUPING") != 3:
+        return counted
+    separator = formats.get_format("THOUSAND_SEPARATOR")
+    return lambda number: f"{number:,}".replace(",", separator)
 
 
 def jobs_link(number: int, jobs_url: str, query: str, is_cut: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""The numbers of a queue as cells of a table: with as many links a template takes three times as
+"""What rows of tables say of queues and pauses: for so many of them templates take three times as
 long.
 """
 
@@ -6,19 +6,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.numbers import QueueLine, Span
 from django_pgjobs.admin.svg import Spark
-from django_pgjobs.drawing import age, counted, jobs_link, percent
+from django_pgjobs.drawing import age, counted, jobs_link, moment, percent
 from django_pgjobs.values.moments import duration
 
 NONE = "–"
+STATUS = '<span class="pgjobs-status pgjobs-{}"><span aria-hidden="true">{}</span> {}</span>'
 # From so many percent of failed jobs on the number is red.
 BAD_PERCENT = 5
+MAX_REASON = 300
+
+
+def draw_state(queue: QueueLine) -> SafeString:
+    """Return whether a queue is paused, and whether no worker takes its jobs."""
+    row = queue.row
+    if not row.is_unserved:
+        return draw_pause(row)
+    return format_html(
+        '{} <span class="pgjobs-state pgjobs-bad"><span aria-hidden="true">!</span> {}</span>',
+        draw_pause(row) if row.paused_at else "",
+        _("No worker"),
+    )
+
+
+def draw_pause(row: Any) -> SafeString:
+    """Return whether what a row is about is paused: by whom, since when and until when, why."""
+    if not row.paused_at:
+        return format_html(STATUS, "successful", "▶", _("Active"))
+    times = moment(row.paused_at)
+    if row.paused_by:
+        times = format_html("{}, {}", _("by %(by)s") % {"by": row.paused_by}, times)
+    if row.resume_at:
+        times = format_html("{}; {} {}", times, _("resumes"), moment(row.resume_at))
+    reason = Truncator(row.reason or "").chars(MAX_REASON)
+    return format_html(
+        '{}<div class="pgjobs-quiet">{}</div>{}',
+        format_html(STATUS, "warn", "‖", _("Paused")),
+        times,
+        format_html("<div>{}</div>", reason) if reason else "",
+    )
 
 
 def draw_cells(

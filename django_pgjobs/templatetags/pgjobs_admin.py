@@ -11,8 +11,9 @@ from typing import Any
 import django
 from django import template
 from django.apps import apps
-from django.template import Context
+from django.template import RequestContext
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.drawing import (
@@ -34,19 +35,18 @@ for drawn in (breakable, capped, duration, exact_duration, exact_time, moment):
 
 
 @register.inclusion_tag("admin/pgjobs/navigation.html", takes_context=True)
-def pgjobs_navigation(context: Context) -> dict[str, Any]:
+def pgjobs_navigation(context: RequestContext) -> dict[str, Any]:
     """Draw the links to all pages; the one of `pgjobs_page` is lit."""
     from django_pgjobs.admin.pages import navigation
 
-    request = context["request"]
-    site_name = getattr(request, "current_app", None) or "admin"
-    return {"entries": navigation(request, site_name), "current": context.get("pgjobs_page")}
+    entries = navigation(context["request"], _site_name(context))
+    return {"entries": entries, "current": context.get("pgjobs_page")}
 
 
 @register.inclusion_tag("admin/pgjobs/breadcrumbs.html", takes_context=True)
-def pgjobs_breadcrumbs(context: Context) -> dict[str, Any]:
+def pgjobs_breadcrumbs(context: RequestContext) -> dict[str, Any]:
     """Draw the path to this page: Home, the app, the `steps` of the page, its title."""
-    site_name = getattr(context["request"], "current_app", None) or "admin"
+    site_name = _site_name(context)
     steps: list[Any] = [
         {"label": _("Home"), "url": reverse("admin:index", current_app=site_name)},
         {
@@ -58,9 +58,22 @@ def pgjobs_breadcrumbs(context: Context) -> dict[str, Any]:
     return {"steps": steps, "title": context.get("title"), "is_list": django.VERSION >= (6, 1)}
 
 
+@register.simple_tag(takes_context=True)
+def warning_link(context: RequestContext, notice: Any) -> SafeString:
+    """Draw the link of a warning to what it counts."""
+    from django_pgjobs.admin.overview.notices import draw_link
+
+    return draw_link(notice, _site_name(context))
+
+
 @register.inclusion_tag("admin/pgjobs/overview.html", takes_context=True)
-def pgjobs_overview(context: Context) -> dict[str, Any]:
+def pgjobs_overview(context: RequestContext) -> dict[str, Any]:
     """Draw the Overview, which has no view of its own: it is the app's index in the admin."""
     from django_pgjobs.admin.overview.page import overview
 
     return overview(context["request"])
+
+
+def _site_name(context: RequestContext) -> str:
+    """Return the name of the site of the admin that draws the page."""
+    return getattr(context.request, "current_app", None) or "admin"

@@ -29,6 +29,22 @@ def queue_cells(queue: Any, jobs_url: str, now: datetime, spark: Any = None) -> 
 
 
 @register.simple_tag
+def queue_state(queue: Any) -> SafeString:
+    """Draw whether a queue is paused, and whether no worker takes its jobs."""
+    from django_pgjobs.admin.queue_cells import draw_state
+
+    return draw_state(queue)
+
+
+@register.simple_tag
+def pause_state(pause: Any) -> SafeString:
+    """Draw whether something is paused: by whom, since and until when, why."""
+    from django_pgjobs.admin.queue_cells import draw_pause
+
+    return draw_pause(pause)
+
+
+@register.simple_tag
 def queue_spark(spark: Any) -> SafeString:
     """Draw how many jobs of a queue were ready lately."""
     from django_pgjobs.admin.queue_cells import draw_spark

@@ -21,6 +21,7 @@ from django_pgjobs.admin.overview.chart import (
 from django_pgjobs.admin.overview.chart import build_chart as build_chart_of
 from django_pgjobs.admin.overview.series import series_of
 from django_pgjobs.admin.svg import SPARK_HEIGHT, build_spark, coordinate
+from django_pgjobs.drawing import counted, counting
 from django_pgjobs.queries.numbers import Finished
 
 HOUR = RANGES["1h"]
@@ -164,6 +165,13 @@ def test_the_rows_of_the_table_are_the_bars_with_jobs() -> None:
         f'<tr><th scope="row">{now}</th><td>0</td><td>0</td><td>2</td></tr>',
         f'<tr><th scope="row">{before}</th><td>1,234</td><td>0</td><td>1</td></tr>',
     ]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "zh-hans"])
+def test_many_numbers_are_written_as_one_is(language: str) -> None:
+    numbers = (0, 999, 1_000, 1_234_567)
+    with translation.override(language):
+        assert list(map(counting(), numbers)) == list(map(counted, numbers))
 
 
 def test_a_coordinate_has_one_digit_at_most() -> None:

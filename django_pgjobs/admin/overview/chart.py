@@ -6,7 +6,7 @@ Coordinates are text: a template would write the number 2.5 as 2,5 in some langu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.svg import coordinate
-from django_pgjobs.drawing import counted
+from django_pgjobs.drawing import counting
 from django_pgjobs.status import JobStatus
 
 # The statuses of a bar from the bottom to the top.
@@ -152,18 +152,20 @@ class Chart(NamedTuple):
     @property
     def rows(self) -> SafeString:
         """The numbers as rows of a table, the newest bar first, those without jobs left out."""
+        said = counting()
         return SafeString(
             "\n".join(
-                f'<tr><th scope="row">{escape(bar.time)}</th><td>{_cells(bar.counts)}</td></tr>'
+                f'<tr><th scope="row">{escape(bar.time)}</th>{_cells(map(said, bar.counts))}</tr>'
                 for bar in reversed(self.bars)
                 if bar.jobs
             )
         )
 
 
-def _cells(counts: Iterable[int]) -> SafeString:
-    """Return numbers between the tags of cells; they are escaped together, for there are many."""
-    return SafeString(escape("\t".join(map(counted, counts))).replace("\t", "</td><td>"))
+def _cells(numbers: Iterable[str]) -> str:
+    """Return numbers as cells; they are escaped together, for there are many."""
+    cells = escape("\t".join(numbers)).replace("\t", "</td><td>")
+    return f"<td>{cells}</td>"
 
 
 def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Chart:
@@ -180,7 +182,7 @@ def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Ch
     titles = _titles(times, shown, stacks)
     label = _("Jobs finished in the last %(range)s: %(counts)s.") % {
         "range": chosen.label,
-        "counts": _in_words(shown, [each.total for each in shown]) or "0",
+        "counts": _in_words(shown, [each.total for each in shown], counting()) or "0",
     }
     every = (chosen.buckets - 1) / (TICKS - 1)
     is_dated = _is_dated(chosen)
@@ -220,31 +222,33 @@ def _titles(
     times: Sequence[str], series: Sequence[Series], stacks: Sequence[Sequence[int]]
 ) -> list[str]:
     """Return what each bar says; what all of them say is translated and shortened once."""
-    others = _("others")
+    others, said = _("others"), counting()
     named = [each._replace(label=_end_of(each.label)) for each in series]
     return [
-        f"{time}: {_largest_in_words(named, stack, others) or 0}"
+        f"{time}: {_largest_in_words(named, stack, others, said) or 0}"
         for time, stack in zip(times, stacks, strict=True)
     ]
 
 
-def _in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
+def _in_words(series: Sequence[Series], stack: Sequence[int], said: Callable[[int], str]) -> str:
     return ", ".join(
-        f"{counted(jobs)} {each.label}"
+        f"{said(jobs)} {each.label}"
         for each, jobs in zip(series, stack, strict=True)
         if jobs or each.key in STACK
     )
 
 
-def _largest_in_words(series: Sequence[Series], stack: Sequence[int], others: str) -> str:
+def _largest_in_words(
+    series: Sequence[Series], stack: Sequence[int], others: str, said: Callable[[int], str]
+) -> str:
     """Return the numbers of a bar: of many names those with the most jobs."""
     if len(series) <= MAX_SAID:
-        return _in_words(series, stack)
+        return _in_words(series, stack, said)
     by_jobs = sorted(zip(stack, series, strict=True), key=lambda found: -found[0])
-    said = [(jobs, each) for jobs, each in by_jobs if each.query][:MAX_SAID]
-    rest = sum(stack) - sum(jobs for jobs, _ in said)
-    words = [f"{counted(jobs)} {each.label}" for jobs, each in said if jobs]
-    return ", ".join([*words, f"{counted(rest)} {others}"] if rest else words)
+    named = [(jobs, each) for jobs, each in by_jobs if each.query][:MAX_SAID]
+    rest = sum(stack) - sum(jobs for jobs, _ in named)
+    words = [f"{said(jobs)} {each.label}" for jobs, each in named if jobs]
+    return ", ".join([*words, f"{said(rest)} {others}"] if rest else words)
 
 
 def _end_of(name: str) -> str:

@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.drawing import counted
@@ -53,6 +57,25 @@ def steady(notice: Notice) -> Notice:
     """Return a warning without a text that changes while all else stays as it is."""
     is_passing = notice.kind in PASSING and notice.subject != OTHERS
     return notice._replace(text="") if is_passing else notice
+
+
+def draw_link(notice: Notice, site_name: str) -> SafeString:
+    """Return the link to what a warning counts; nothing where no page of the site helps."""
+    if not notice.page:
+        return SafeString("")
+    args = [] if notice.key is None else [notice.key]
+    try:
+        address = reverse(f"admin:{notice.page}", args=args, current_app=site_name)
+    except NoReverseMatch:
+        return SafeString("")
+    if notice.query:
+        address += f"?{notice.query}"
+    return format_html(
+        ' <a href="{}">{}<span class="visually-hidden">: {}</span></a>',
+        address,
+        _("Look"),
+        notice.text,
+    )
 
 
 def shorten(notices: Iterable[Notice]) -> list[Notice]:

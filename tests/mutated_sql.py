@@ -31,6 +31,20 @@ STATEMENTS = (
         ("tests/races/test_moved_rows.py",),
     ),
     (
+        "parts enter the sums of statistics once",
+        "django_pgjobs/sql/roll_up_statistics.sql",
+        "WHERE %(period)s::text = 'part'\n)",
+        ")",
+        ("tests/test_statistic_sums.py",),
+    ),
+    (
+        "what is in the sums of statistics is read there only",
+        "django_pgjobs/sql/number_terms.py",
+        "WHERE part.period = 'part'",
+        "WHERE {part.is_of_any_period}",
+        ("tests/test_statistic_sums.py",),
+    ),
+    (
         "text with a NUL in an array",
         "django_pgjobs/queries/arrays.py",
         ' or between in "".join(texts):',

@@ -47,7 +47,6 @@ def usually(seconds_class: int, *, runs: int = 100, **columns: Any) -> None:
     """Let runs of a task have taken what the class says: 2 ** class milliseconds at most."""
     given = {
         "begins_at": timezone.now() - timedelta(hours=1),
-        "period": "minute",
         "queue_name": "default",
         "task_path": TASK,
         "runs": [0] * seconds_class + [runs],

@@ -44,6 +44,7 @@ WEB: Rights = {
     # Whoever takes a skip back deletes it.
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT",
+    "pgjobs_statistic_sum": "SELECT",
     "pgjobs_queue_sample": "SELECT",
     "pgjobs_stack": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_mute": "SELECT, INSERT, UPDATE, DELETE",
@@ -68,6 +69,7 @@ WORKER: Rights = {
     "pgjobs_schedule": "SELECT, INSERT, UPDATE",
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT, DELETE",
+    "pgjobs_statistic_sum": "SELECT, INSERT, DELETE",
     "pgjobs_queue_sample": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_stack": "SELECT, UPDATE",
     "django_migrations": "SELECT",

@@ -41,7 +41,7 @@ DROP FUNCTION pgjobs_schedule_plan_v1();
 """
 DROP_STATISTICS = """
 DROP FUNCTION pgjobs_note_cancels_v1(text[], text[]);
-DROP TABLE pgjobs_statistic, pgjobs_queue_sample;
+DROP TABLE pgjobs_statistic, pgjobs_statistic_sum, pgjobs_queue_sample;
 """
 DROP_WATCHING = "DROP TABLE pgjobs_stack, pgjobs_mute;"
 DROP_TOKENS = "DROP TABLE pgjobs_token;"
@@ -464,6 +464,33 @@ class Migration(migrations.Migration):
                     "verbose_name": "statistic",
                     "verbose_name_plural": "statistics",
                     "db_table": "pgjobs_statistic",
+                    "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="StatisticSum",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("begins_at", models.DateTimeField(verbose_name="begins at")),
+                    ("enqueued", models.BigIntegerField(default=0, verbose_name="enqueued")),
+                    ("successful", models.BigIntegerField(default=0, verbose_name="successful")),
+                    ("failed", models.BigIntegerField(default=0, verbose_name="failed")),
+                    ("cancelled", models.BigIntegerField(default=0, verbose_name="cancelled")),
+                    ("retried", models.BigIntegerField(default=0, verbose_name="retried")),
+                    ("lost", models.BigIntegerField(default=0, verbose_name="lost")),
+                    ("waited", models.FloatField(default=0, verbose_name="waited")),
+                    ("ran", models.FloatField(default=0, verbose_name="ran")),
+                    ("period", models.TextField(default="part", verbose_name="period")),
+                    ("queue_name", models.TextField(null=True, verbose_name="queue")),
+                    ("task_path", models.TextField(null=True, verbose_name="task")),
+                    ("waits", CountArrayField(default=list, verbose_name="waiting times")),
+                    ("runs", CountArrayField(default=list, verbose_name="running times")),
+                ],
+                options={
+                    "verbose_name": "sum of statistics",
+                    "verbose_name_plural": "sums of statistics",
+                    "db_table": "pgjobs_statistic_sum",
                     "default_permissions": (),
                     "required_db_vendor": "postgresql",
                 },

@@ -15,7 +15,7 @@ from django_pgjobs.models.control import (
 )
 from django_pgjobs.models.jobs import Job
 from django_pgjobs.models.schedules import Occurrence, Schedule
-from django_pgjobs.models.statistics import QueueSample, Statistic
+from django_pgjobs.models.statistics import QueueSample, Statistic, StatisticSum
 from django_pgjobs.models.tokens import Token
 from django_pgjobs.models.watching import Mute, Stack
 from django_pgjobs.models.workers import Worker
@@ -38,6 +38,7 @@ __all__ = [
     "Schedule",
     "Stack",
     "Statistic",
+    "StatisticSum",
     "Token",
     "Worker",
 ]

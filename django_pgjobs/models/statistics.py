@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from django_pgjobs.models.fields import CountArrayField, InstantField
 
 
-class Statistic(models.Model):
-    """What ended and came in within a period, of one queue and task.
+class Counted(models.Model):
+    """The numbers of a period.
 
     Several rows may be of the same period: their numbers are to be added. Times are seconds; the
     lists count attempts by classes of time (`queries.statistics.upper_bound`).
@@ -27,20 +27,43 @@ class Statistic(models.Model):
     waited = models.FloatField(_("waited"), default=0)
     ran = models.FloatField(_("ran"), default=0)
     period = models.TextField(_("period"), default="part")
-    queue_name = models.TextField(_("queue"))
-    task_path = models.TextField(_("task"))
     waits = CountArrayField(_("waiting times"), default=list)
     runs = CountArrayField(_("running times"), default=list)
 
     class Meta:
-        db_table = "pgjobs_statistic"
-        verbose_name = _("statistic")
-        verbose_name_plural = _("statistics")
+        abstract = True
         default_permissions = ()
         required_db_vendor = "postgresql"
 
+
+class Statistic(Counted):
+    """What ended and came in within a period, of one queue and task."""
+
+    queue_name = models.TextField(_("queue"))
+    task_path = models.TextField(_("task"))
+
+    class Meta(Counted.Meta):
+        db_table = "pgjobs_statistic"
+        verbose_name = _("statistic")
+        verbose_name_plural = _("statistics")
+
     def __str__(self) -> str:
         return f"{self.queue_name} {self.task_path} {self.begins_at}"
+
+
+class StatisticSum(Counted):
+    """The same of one queue, in all its tasks, or of one task, in all queues; the other is None."""
+
+    queue_name = models.TextField(_("queue"), null=True)
+    task_path = models.TextField(_("task"), null=True)
+
+    class Meta(Counted.Meta):
+        db_table = "pgjobs_statistic_sum"
+        verbose_name = _("sum of statistics")
+        verbose_name_plural = _("sums of statistics")
+
+    def __str__(self) -> str:
+        return f"{self.queue_name or self.task_path} {self.begins_at}"
 
 
 class QueueSample(models.Model):

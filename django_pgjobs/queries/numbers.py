@@ -136,6 +136,7 @@ def sum_statistics(cursor: Cursor, *, seconds: float, bucket_seconds: int) -> Su
     params = {
         "seconds": seconds,
         "bucket_seconds": bucket_seconds,
+        "by_task": False,
         "closing": CLOSING_SECONDS,
         "max_jobs": FEW,
     }

@@ -138,6 +138,6 @@ class Ended(NamedTuple):
 
 def sum_ended(cursor: Cursor, *, earliest: float, latest: float) -> dict[str, Ended]:
     """Return what ended from *earliest* to *latest* seconds ago, by task."""
-    params = {"earliest": earliest, "latest": latest}
+    params = {"earliest": earliest, "latest": latest, "by_task": True}
     rows = fetch(cursor, "sum_ended_by_task", params)
     return {task_path: Ended(successful, failed) for task_path, successful, failed in rows}

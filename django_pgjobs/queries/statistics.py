@@ -1,7 +1,8 @@
 """Statements on statistics: what ran, by minute, queue and task.
 
 Rows are only appended, one for each process and minute, queue and task, so nobody waits for
-anybody. The leader adds them up, again and again: parts become minutes, in the end days.
+anybody. The leader adds them up, again and again: parts become minutes, in the end days. It enters
+parts into sums by queue and by task as well, and adds these up in the same way.
 """
 
 from __future__ import annotations
@@ -134,8 +135,14 @@ def count_enqueued(cursor: Cursor) -> None:
 
 
 def roll_up(cursor: Cursor, step: RollUp) -> int:
-    """Add a page of rows up to a longer period; return how many."""
+    """Add a page of rows up to a longer period, parts to sums as well; return how many."""
     [(count,)] = fetch(cursor, "roll_up_statistics", {**step._asdict(), "max_rows": PAGE})
+    return int(count)
+
+
+def roll_up_sums(cursor: Cursor, step: RollUp) -> int:
+    """Add a page of sums by queue and by task up to a longer period; return how many."""
+    [(count,)] = fetch(cursor, "roll_up_sums", {**step._asdict(), "max_rows": PAGE})
     return int(count)
 
 

@@ -3,22 +3,19 @@
 --     queue); task_paths text[] (NULL: all)
 -- Returns: queue_name or task_path; how many waited, and ran, so long, by classes
 -- Locks: none
--- Index: pgjobs_statistic_begin
+-- Index: pgjobs_statistic_begin, pgjobs_statistic_sum_begin
 SELECT attempts.name, {attempts.waits.class_sums}, {attempts.runs.class_sums}
 FROM (
     SELECT
-        CASE
-            WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
-        END AS name,
+        statistic.name,
         -- Short lists are stored packed. So they are unpacked once, and not for each class.
         array_cat(statistic.waits, '{}'::bigint[]) AS waits,
         array_cat(statistic.runs, '{}'::bigint[]) AS runs
-    FROM pgjobs_statistic AS statistic
+    FROM ({by_task.by_name}) AS statistic
     WHERE
-        {statistic.is_of_any_period}
-        AND statistic.begins_at
+        statistic.begins_at
         >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
-        AND (%(task_paths)s::text[] IS NULL OR statistic.task_path = ANY (%(task_paths)s::text[]))
+        AND (%(task_paths)s::text[] IS NULL OR statistic.name = ANY (%(task_paths)s::text[]))
     OFFSET 0
 ) AS attempts
 GROUP BY attempts.name

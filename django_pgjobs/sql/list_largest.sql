@@ -8,7 +8,7 @@
 --     many there were in each; NULL. The last row is of the bucket of now, without jobs, and says up
 --     to when everything is counted
 -- Locks: none
--- Index: pgjobs_statistic_begin, pgjobs_job_by_end
+-- Index: pgjobs_statistic_begin, pgjobs_statistic_sum_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
 {span.buckets},
 found AS MATERIALIZED (
@@ -16,16 +16,13 @@ found AS MATERIALIZED (
     FROM bucket
     CROSS JOIN LATERAL (
         SELECT
-            CASE
-                WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
-            END AS name,
+            statistic.name,
             sum(statistic.successful + statistic.failed + statistic.cancelled)::bigint AS jobs
-        FROM pgjobs_statistic AS statistic
+        FROM ({by_task.by_name}) AS statistic
         WHERE
-            {statistic.is_of_any_period}
-            AND statistic.begins_at >= bucket.begins_at
+            statistic.begins_at >= bucket.begins_at
             AND statistic.begins_at < bucket.ends_at
-        GROUP BY name
+        GROUP BY statistic.name
     ) AS ended
     UNION ALL
     SELECT

@@ -24,6 +24,108 @@ _NEWEST = "    UNION ALL\n".join(
 NUMBER_TERMS = {
     # Of a statistic: always so, told for the index, which begins with the period.
     "is_of_any_period": "{it}.period = ANY ('{part,minute,5 minutes,15 minutes,4 hours,day}')",
+    # Of a parameter, whether by task, else by queue: SELECT what ended and came in of each *name*,
+    # as the sums say, and the parts that are in no sum yet.
+    "by_name": """\
+    SELECT
+        part.begins_at,
+        CASE WHEN %({it})s::boolean THEN part.task_path ELSE part.queue_name END AS name,
+        {part.counts}
+    FROM pgjobs_statistic AS part
+    WHERE part.period = 'part'
+    UNION ALL
+    SELECT
+        summed.begins_at,
+        CASE WHEN %({it})s::boolean THEN summed.task_path ELSE summed.queue_name END,
+        {summed.counts}
+    FROM pgjobs_statistic_sum AS summed
+    WHERE
+        {summed.is_of_any_period}
+        AND CASE
+            WHEN %({it})s::boolean THEN summed.task_path ELSE summed.queue_name
+        END IS NOT NULL""",
+    # Of a statistic.
+    "counts": (
+        "{it}.enqueued, {it}.successful, {it}.failed, {it}.cancelled, {it}.retried, {it}.lost,"
+        " {it}.waits, {it}.runs"
+    ),
+    # Of a table of statistics: CTEs that add up rows of one period that are old enough to rows of
+    # the next longer one, as roll_up_statistics.sql is told: *gone* become those *entered*.
+    "rolled_up": """\
+old AS MATERIALIZED (
+    SELECT statistic.id
+    FROM {it} AS statistic
+    WHERE
+        statistic.period = %(period)s::text
+        AND statistic.begins_at < to_timestamp(
+            floor(
+                (date_part('epoch', statement_timestamp()) - %(keep)s::double precision)
+                / %(step)s::double precision
+            ) * %(step)s::double precision
+        )
+    ORDER BY statistic.begins_at
+    LIMIT %(max_rows)s::integer
+),
+gone AS (
+    DELETE FROM {it} AS statistic
+    WHERE statistic.id = ANY (ARRAY(SELECT old.id FROM old))
+    RETURNING
+        to_timestamp(
+            floor(date_part('epoch', statistic.begins_at) / %(step)s::double precision)
+            * %(step)s::double precision
+        ) AS begins_at,
+        statistic.queue_name, statistic.task_path, statistic.enqueued, statistic.successful,
+        statistic.failed, statistic.cancelled, statistic.retried, statistic.lost,
+        statistic.waited, statistic.ran, statistic.waits, statistic.runs
+),
+class AS (
+    SELECT
+        gone.begins_at, gone.queue_name, gone.task_path, each.place,
+        LEAST(GREATEST(sum(each.wait), 0), 1e12)::bigint AS waits,
+        LEAST(GREATEST(sum(each.run), 0), 1e12)::bigint AS runs
+    FROM gone
+    CROSS JOIN LATERAL unnest(gone.waits, gone.runs) WITH ORDINALITY AS each (wait, run, place)
+    GROUP BY gone.begins_at, gone.queue_name, gone.task_path, each.place
+),
+classes AS (
+    SELECT
+        class.begins_at, class.queue_name, class.task_path,
+        array_agg(class.waits ORDER BY class.place) AS waits,
+        array_agg(class.runs ORDER BY class.place) AS runs
+    FROM class
+    GROUP BY class.begins_at, class.queue_name, class.task_path
+),
+added AS (
+    SELECT
+        gone.begins_at, gone.queue_name, gone.task_path,
+        LEAST(sum(gone.enqueued), 1e12)::bigint AS enqueued,
+        LEAST(sum(gone.successful), 1e12)::bigint AS successful,
+        LEAST(sum(gone.failed), 1e12)::bigint AS failed,
+        LEAST(sum(gone.cancelled), 1e12)::bigint AS cancelled,
+        LEAST(sum(gone.retried), 1e12)::bigint AS retried,
+        LEAST(sum(gone.lost), 1e12)::bigint AS lost,
+        LEAST(sum(gone.waited), 1e15) AS waited,
+        LEAST(sum(gone.ran), 1e15) AS ran
+    FROM gone
+    GROUP BY gone.begins_at, gone.queue_name, gone.task_path
+),
+entered AS (
+    INSERT INTO {it} (
+        period, begins_at, queue_name, task_path, enqueued, successful, failed, cancelled,
+        retried, lost, waited, ran, waits, runs
+    )
+    SELECT
+        %(into)s::text, added.begins_at, added.queue_name, added.task_path, added.enqueued,
+        added.successful, added.failed, added.cancelled, added.retried, added.lost,
+        added.waited, added.ran, COALESCE(classes.waits, '{}'), COALESCE(classes.runs, '{}')
+    FROM added
+    -- In arrays NULL equals NULL, and unlike IS NOT DISTINCT FROM that can be hashed.
+    LEFT JOIN classes
+        ON classes.begins_at = added.begins_at
+        AND ARRAY[classes.queue_name::text, classes.task_path::text]
+        OPERATOR(pg_catalog.=) ARRAY[added.queue_name::text, added.task_path::text]
+    RETURNING *
+)""",
     # Of lists of counts by classes of time: their sums, as one list. Each place is an aggregate of
     # its own: rows of the lists' elements, as unnest makes, take three times as long.
     "class_sums": "ARRAY["

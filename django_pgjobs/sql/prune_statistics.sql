@@ -3,7 +3,7 @@
 -- Parameters: retention, dense, sparse double precision (seconds); max_rows integer (of each)
 -- Returns: how many rows were deleted
 -- Locks: those rows
--- Index: pgjobs_statistic_begin, pgjobs_queue_sample_measured
+-- Index: pgjobs_statistic_begin, pgjobs_statistic_sum_begin, pgjobs_queue_sample_measured
 WITH gone AS (
     DELETE FROM pgjobs_statistic AS statistic
     WHERE statistic.id = ANY (ARRAY(
@@ -16,6 +16,19 @@ WITH gone AS (
         LIMIT %(max_rows)s::integer
     ))
     RETURNING statistic.id
+),
+gone_sums AS (
+    DELETE FROM pgjobs_statistic_sum AS summed
+    WHERE summed.id = ANY (ARRAY(
+        SELECT old.id
+        FROM pgjobs_statistic_sum AS old
+        WHERE
+            {old.is_of_any_period}
+            AND old.begins_at
+            < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
+        LIMIT %(max_rows)s::integer
+    ))
+    RETURNING summed.id
 ),
 thinned AS (
     DELETE FROM pgjobs_queue_sample AS sample
@@ -43,4 +56,6 @@ thinned AS (
     ))
     RETURNING sample.id
 )
-SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM thinned)
+SELECT
+    (SELECT count(*) FROM gone) + (SELECT count(*) FROM gone_sums)
+    + (SELECT count(*) FROM thinned)

@@ -4,28 +4,27 @@
 -- Both in one scan: each queue in each bucket would be rows by the thousand, to be added up by who
 -- asks.
 -- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
---     end); closing double precision (seconds after which a minute is written); max_jobs integer
+--     end); by_task boolean (FALSE); closing double precision (seconds after which a minute is written); max_jobs integer
 --     (how many are few)
 -- Returns: number of the bucket, NULL in the rows of queues; queue_name, NULL in the rows of
 --     buckets; NULL; enqueued, successful, failed, cancelled, retried, lost; up to when everything
 --     is counted. The rows of buckets come first, by time; the last of them is of now, perhaps with
 --     nothing in it
 -- Locks: none
--- Index: pgjobs_statistic_begin, pgjobs_job_by_end
+-- Index: pgjobs_statistic_begin, pgjobs_statistic_sum_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
 numbers AS (
     SELECT
-        statistic.begins_at AS at, statistic.queue_name AS queue,
+        statistic.begins_at AS at, statistic.name AS queue,
         sum(statistic.enqueued)::bigint AS enqueued,
         sum(statistic.successful)::bigint AS successful, sum(statistic.failed)::bigint AS failed,
         sum(statistic.cancelled)::bigint AS cancelled, sum(statistic.retried)::bigint AS retried,
         sum(statistic.lost)::bigint AS lost
-    FROM pgjobs_statistic AS statistic
+    FROM ({by_task.by_name}) AS statistic
     WHERE
-        {statistic.is_of_any_period}
-        AND statistic.begins_at >= (SELECT span.since FROM span)
+        statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.begins_at < (SELECT span.closed FROM span)
-    GROUP BY statistic.period, at, queue
+    GROUP BY at, queue
     UNION ALL
     SELECT
         newest.finished_at, newest.queue_name, 0, (newest.status = 'successful')::integer,

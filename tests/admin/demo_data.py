@@ -151,7 +151,7 @@ def _fill_stuck(worker: int) -> None:
     path, queue = TASKS[3]
     hour = timedelta(hours=1)
     Statistic.objects.create(
-        begins_at=timezone.now() - hour, period="minute", queue_name=queue, task_path=path,
+        begins_at=timezone.now() - hour, queue_name=queue, task_path=path,
         successful=400, ran=900.0, runs=[0] * 11 + [300, 100],
     )  # fmt: skip
     changed_at = (timezone.now() - hour).isoformat(timespec="seconds")

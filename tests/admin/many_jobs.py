@@ -181,6 +181,24 @@ CROSS JOIN generate_series(
 ) AS cell
 """
 
+# And what they add up to: all of them say the same of times.
+SUMS = """
+INSERT INTO pgjobs_statistic_sum (
+    period, begins_at, queue_name, task_path, enqueued, successful, failed, cancelled, retried,
+    waited, ran, waits, runs
+)
+SELECT
+    statistic.period, statistic.begins_at, statistic.queue_name, statistic.task_path,
+    sum(statistic.enqueued), sum(statistic.successful), sum(statistic.failed),
+    sum(statistic.cancelled), sum(statistic.retried), sum(statistic.waited), sum(statistic.ran),
+    ARRAY(SELECT jobs * count(statistic.id) FROM unnest(min(statistic.waits)) AS jobs),
+    ARRAY(SELECT jobs * count(statistic.id) FROM unnest(min(statistic.runs)) AS jobs)
+FROM pgjobs_statistic AS statistic
+GROUP BY
+    statistic.period, statistic.begins_at,
+    GROUPING SETS ((statistic.queue_name), (statistic.task_path))
+"""
+
 # A sample a minute for a day, then one an hour.
 SAMPLES = """
 INSERT INTO pgjobs_queue_sample (measured_at, queue_name, ready, running, last_job_id)
@@ -204,7 +222,7 @@ CROSS JOIN generate_series(0, %(queues)s) AS queue
 # What earlier tests deleted or rolled back left pages in the indexes, and plans depend on those.
 START_AFRESH = (
     "TRUNCATE pgjobs_job, pgjobs_dependency, pgjobs_rate_state, pgjobs_batch, pgjobs_statistic,"
-    " pgjobs_queue_sample CASCADE"
+    " pgjobs_statistic_sum, pgjobs_queue_sample CASCADE"
 )
 
 
@@ -231,6 +249,7 @@ def fill(*, finished: int, waiting: int, cells: int = 100) -> None:
         cursor.execute(DEPENDENCIES)
         cursor.execute(RATE_STATES)
         cursor.execute(STATISTICS, {"queues": QUEUES, "cells": cells})
+        cursor.execute(SUMS)
         cursor.execute(SAMPLES, {"queues": QUEUES})
         measure_queues(cursor)
         cursor.execute(WORKFLOWS, {"trees": TREES, "parts": PARTS, "jobs_of_first": finished // 8})

@@ -58,5 +58,5 @@ def record() -> None:
     Of jobs that finished between 15 and 75 seconds ago nobody knows whether that was done.
     """
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE pgjobs_statistic")
+        cursor.execute("TRUNCATE pgjobs_statistic, pgjobs_statistic_sum")
         cursor.execute(RECORD)

@@ -70,7 +70,7 @@ STATEMENTS = {
         "closing": 15.0,
     },
     "sum_statistics": {
-        "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "closing": 15.0,
+        "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_task": False, "closing": 15.0,
     },
     "list_largest": {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_task": True, "max_names": 9,

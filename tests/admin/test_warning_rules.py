@@ -102,7 +102,7 @@ class TestFailures:
     def test_it_leads_to_the_jobs_that_failed(self, admin_client: Client) -> None:
         make_worker()
         before = {"begins_at": timezone.now() - timedelta(hours=5), "failed": 1, "successful": 199}
-        row = {"queue_name": "default", "task_path": "tests.tasks.fail", "period": "minute"}
+        row = {"queue_name": "default", "task_path": "tests.tasks.fail"}
         Statistic.objects.create(**row, **before)
         Statistic.objects.create(
             **row, begins_at=timezone.now() - timedelta(minutes=5), successful=36
@@ -124,7 +124,7 @@ class TestFailures:
         """What ends now is in no statistics yet: one job of a hundred fails, as ever."""
         monkeypatch.setattr(situation, "MAX_FAILED_JOBS", few)
         make_worker()
-        row = {"queue_name": "default", "task_path": "tests.tasks.fail", "period": "minute"}
+        row = {"queue_name": "default", "task_path": "tests.tasks.fail"}
         before = timezone.now() - timedelta(hours=5)
         Statistic.objects.create(**row, begins_at=before, failed=100, successful=9_900)
         make_jobs(990, "tests.tasks.fail", status="successful", finished_at=ago(5))

@@ -105,7 +105,10 @@ def drain(jobs: int, queues: int, *, counts: bool) -> Drained:
     from django_pgjobs.worker.running.tally import Tally
 
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE pgjobs_job, pgjobs_statistic, pgjobs_queue_sample CASCADE")
+        cursor.execute(
+            "TRUNCATE pgjobs_job, pgjobs_statistic, pgjobs_statistic_sum, pgjobs_queue_sample"
+            " CASCADE"
+        )
         cursor.execute(JOBS.format(jobs=int(jobs), queues=int(queues)))
         cursor.execute("VACUUM ANALYZE pgjobs_job")
         server = server_pid(connection.connection.info.backend_pid)

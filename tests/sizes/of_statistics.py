@@ -15,12 +15,20 @@ SELECT queue_name, count(*) FILTER (WHERE status = 'ready' AND due_at IS NULL AN
 FROM pgjobs_job_live
 GROUP BY ROLLUP (queue_name)
 """
-SUMS = """
+TOTAL = """
 SELECT statistic.queue_name, sum(enqueued), sum(retried), sum(lost), sum(waited),
        round(sum(ran)::numeric, 4), sum(waits[2]), sum(runs[1]), sum(runs[3])
 FROM pgjobs_statistic AS statistic
 GROUP BY statistic.queue_name
 ORDER BY statistic.queue_name
+"""
+SUMS = """
+SELECT statistic.{name}, sum(enqueued), sum(retried), sum(lost), sum(waited),
+       round(sum(ran)::numeric, 4), sum(waits[2]), sum(runs[1]), sum(runs[3])
+FROM {table} AS statistic
+WHERE period <> 'part' AND {name} IS NOT NULL
+GROUP BY statistic.{name}
+ORDER BY statistic.{name}
 """
 BY_TIME = """
 SELECT floor(EXTRACT(EPOCH FROM finished_at) / %s)::bigint, {name},
@@ -38,17 +46,24 @@ ORDER BY 1, 2
 def check(cursor: Any) -> None:
     """Check what is counted, by time and name, before and after it is added up to periods."""
     check_sizes(cursor)
-    cursor.execute(SUMS)
-    sums = cursor.fetchall()
-    for step in statistics.STEPS:
-        while statistics.roll_up(cursor, step):
-            pass
-    cursor.execute(SUMS)
-    assert cursor.fetchall() == sums
-    cursor.execute("SELECT DISTINCT period FROM pgjobs_statistic")
-    # The newest ones may be too new.
-    periods = {period for (period,) in cursor.fetchall()} - {"part"}
-    assert periods == {step.into for step in statistics.STEPS}
+    cursor.execute(TOTAL)
+    total = cursor.fetchall()
+    for roll_up in (statistics.roll_up, statistics.roll_up_sums):
+        for step in statistics.STEPS:
+            while roll_up(cursor, step):
+                pass
+    cursor.execute(TOTAL)
+    assert cursor.fetchall() == total
+    for table in ("pgjobs_statistic", "pgjobs_statistic_sum"):
+        cursor.execute(f"SELECT DISTINCT period FROM {table}")
+        # The newest ones may be too new.
+        periods = {period for (period,) in cursor.fetchall()} - {"part"}
+        assert periods == {step.into for step in statistics.STEPS}
+    for name in ("queue_name", "task_path"):
+        cursor.execute(SUMS.format(table="pgjobs_statistic", name=name))
+        sums = cursor.fetchall()
+        cursor.execute(SUMS.format(table="pgjobs_statistic_sum", name=name))
+        assert cursor.fetchall() == sums
     check_times(cursor, 3600, 60, "queue_name")
     check_times(cursor, 6 * 3600, 300, "task_path")
     check_times(cursor, 86400, 900, "task_path")

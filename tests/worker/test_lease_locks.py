@@ -38,7 +38,7 @@ def locked(*tables: str) -> Iterator[None]:
 def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Keep) -> None:
     """Or a lock on what only shows something lets jobs run twice."""
     job = make_running_job(make_worker(lease_seconds=-1))
-    with locked("pgjobs_statistic", "pgjobs_stack", "pgjobs_queue_sample"):
+    with locked("pgjobs_statistic", "pgjobs_statistic_sum", "pgjobs_stack", "pgjobs_queue_sample"):
         own = build_connections(make_options(lease=3.0))["lease"]
         kept = keep(own, lease=3.0)
         wait_until(lambda: get_job(job.id).status == "ready")
@@ -51,7 +51,7 @@ def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Ke
 def test_locked_statistics_keep_nobody_from_running_jobs(start_thread: StartThread) -> None:
     """Outcomes of all kinds are written: they travel with the next claim."""
     start_thread()
-    with locked("pgjobs_statistic", "pgjobs_queue_sample"):
+    with locked("pgjobs_statistic", "pgjobs_statistic_sum", "pgjobs_queue_sample"):
         good, bad = tasks.add.enqueue(1, 2), tasks.fail.enqueue()
         wait_until(lambda: get_job(good.id).status == "successful")
         wait_until(lambda: get_job(bad.id).status == "failed")

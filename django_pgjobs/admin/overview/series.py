@@ -9,16 +9,15 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.numbers import jobs_query, start_of
 from django_pgjobs.admin.overview.chart import MAX_NAMES, STACK, Range, Series, Split
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.numbers import Finished, Number, list_largest, list_statistics
+from django_pgjobs.queries.numbers import Finished, Number, list_largest, sum_statistics
 
 
 def read_series(cursor: Cursor, chosen: Range, split: Split) -> Finished:
     """Ask the statistics."""
     seconds = chosen.bucket_seconds * (chosen.buckets - 1)
     if split.key == "outcome":
-        return by_outcome(
-            list_statistics(cursor, seconds=seconds, bucket_seconds=chosen.bucket_seconds)
-        )
+        sums = sum_statistics(cursor, seconds=seconds, bucket_seconds=chosen.bucket_seconds)
+        return by_outcome(sums.by_time)
     return list_largest(
         cursor,
         seconds=seconds,

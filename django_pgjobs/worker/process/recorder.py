@@ -112,8 +112,9 @@ class Recorder(Role):
             statistics.count_enqueued(cursor)
 
     def _roll_up(self) -> None:
-        for step in statistics.STEPS:
-            self._in_pages(partial(statistics.roll_up, step=step))
+        for roll_up in (statistics.roll_up, statistics.roll_up_sums):
+            for step in statistics.STEPS:
+                self._in_pages(partial(roll_up, step=step))
 
     def _prune(self) -> None:
         self._in_pages(partial(statistics.prune_statistics, retention=self._retention))

@@ -269,26 +269,29 @@ class TestNumbers:
     """What ended, by time: statistics for minutes that are over, then the rows themselves."""
 
     def test_both_sources_meet_without_a_gap(self, cursor: Any) -> None:
-        def closed() -> int:
-            return int((time.time() - numbers.CLOSING_SECONDS) // 60)
+        def minutes_now() -> tuple[int, int]:
+            # The one that is closed last, and that of now: rows are written by their age.
+            now = time.time()
+            return int((now - numbers.CLOSING_SECONDS) // 60), int(now // 60)
 
-        before, after = closed(), 0
+        before, after = minutes_now(), (0, 0)
         while before != after:
-            before = closed()
+            before = minutes_now()
+            closed, _ = before
             Statistic.objects.all().delete()
             Job.objects.all().delete()
             # Also of minutes that are not closed: their jobs are counted themselves.
             for minutes in range(60):
                 write(cursor, minutes, {("mail", TASK): cell(1, 0, 0, 0)})
-            moments = [before * 60 - 1, before * 60, before * 60 + 1, time.time()]
+            moments = [closed * 60 - 1, closed * 60, closed * 60 + 1, time.time()]
             for moment in moments:
                 finished_at = datetime.fromtimestamp(moment, UTC)
                 make_jobs(2, status="failed", queue_name="mail", finished_at=finished_at)
             found = numbers.list_statistics(cursor, seconds=2 * HOUR, bucket_seconds=60)
-            after = closed()
+            after = minutes_now()
         assert sum(each.failed for each in found) == 6
         written = {each.bucket for each in found if each.successful}
-        assert max(written) == before - 1
+        assert max(written) == closed - 1
         assert sum(each.successful for each in found) == len(written) >= 58
 
     def test_what_many_have_just_finished_waits_for_its_statistics(

@@ -58,6 +58,13 @@ SESSION_CARE = (
         (f"{INNOCENT}test_an_outcome_waits_for_what_the_schema_lacks",),
     ),
     (
+        "right that the role lacks",
+        f"{QUERIES}errors.py",
+        "code == FORBIDDEN and error.diag.source_function != RIGHTS_CHECK",
+        "code == FORBIDDEN",
+        ("tests/worker/test_roles.py::test_an_outcome_waits_for_a_right_that_the_role_lacks",),
+    ),
+    (
         "row that is found before it is blamed",
         f"{WORKER}turns/careful.py",
         "with connection.transaction():",

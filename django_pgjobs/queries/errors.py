@@ -24,7 +24,8 @@ class Trouble(Enum):
     LOCKED = "locked"
     # The server refuses what a row holds, or its outcome: find the row.
     REFUSED = "refused"
-    # The schema lacks what the statement names: no row is to blame, and it may be there later.
+    # The schema lacks what the statement names, or our role a right: no row is to blame, and it
+    # may be there later.
     MISFIT = "misfit"
 
     @property
@@ -45,8 +46,9 @@ ENDED = ("08", "57P")
 STOOD_STILL = "25P03"
 # The server takes no writes any more; prepared statements are gone, or there already.
 STALE = ("25006", "26000", "42P05")
-# Class of what the schema lacks, but for the one that row security says of a row as well.
-MISFIT_CLASS, FORBIDDEN = "42", "42501"
+# Class of what the schema or the role lacks. Row security says one of its codes of rows: a right
+# is missing where this function of PostgreSQL looked for it.
+MISFIT_CLASS, FORBIDDEN, RIGHTS_CHECK = "42", "42501", "aclcheck_error"
 # What PostgreSQL calls "cached plan must not change result type", in any language.
 PLAN_CHECK = "RevalidateCachedQuery"
 
@@ -86,7 +88,8 @@ def trouble_of(error: psycopg.Error) -> Trouble:
         return Trouble.REFUSED
     if is_stale(error) or code.startswith(LOST_CLASSES):
         return Trouble.LOST
-    is_misfit = code.startswith(MISFIT_CLASS) and code != FORBIDDEN
+    is_of_row = code == FORBIDDEN and error.diag.source_function != RIGHTS_CHECK
+    is_misfit = code.startswith(MISFIT_CLASS) and not is_of_row
     return Trouble.MISFIT if is_misfit else Trouble.REFUSED
 
 

@@ -5,6 +5,7 @@ Both have the rights that `manage.py jobs grants` prints, and all on tables that
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -40,7 +41,8 @@ from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until
 from tests.models import Effect
-from tests.worker.support import ThreadedWorker
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -105,6 +107,28 @@ def pages() -> list[str]:
         for url in model_admin.get_urls()
         if url.name and "<" not in str(url.pattern) and "(?P" not in str(url.pattern)
     ]
+
+
+def test_an_outcome_waits_for_a_right_that_the_role_lacks(
+    as_role: As,
+    start_thread: Callable[..., ThreadedWorker],
+    open_connection: Callable[..., psycopg.Connection],
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It must not become a failure, as what a row is refused for does."""
+    caplog.set_level(logging.INFO)
+    owner, role = open_connection(), ROLES["worker"]
+    job = gate_tasks.wait_at_gate.enqueue()
+    with as_role("worker"):
+        start_thread()
+        gate.wait_entered()
+        owner.execute(f'REVOKE UPDATE ON pgjobs_job FROM "{role}"'.encode())
+        gate.open()
+        wait_until(lambda: "its outcome waits" in caplog.text)
+        owner.execute(f'GRANT UPDATE ON pgjobs_job TO "{role}"'.encode())
+        wait_until(lambda: get_job(job.id).status != "running")
+    assert get_job(job.id).status == "successful"
 
 
 @pytest.mark.slow

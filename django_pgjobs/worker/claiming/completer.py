@@ -208,10 +208,10 @@ class Completer:
         self._keys_at = time.monotonic() + KEY_PAUSE
 
     def put_aside(self, entry: Entry) -> None:
-        """Try an outcome again a little later, because its row is locked."""
+        """Try an outcome again a little later: no row is to blame, or it is locked."""
         attempt, outcome = entry
         if not outcome.pause:
-            logger.of(attempt).info("its outcome waits, for a lock or for the schema")
+            logger.of(attempt).info("its outcome waits, for a lock, the schema or a right")
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
         self._aside.pop(attempt.id, None)  # behind the others

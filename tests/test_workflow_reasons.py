@@ -30,7 +30,7 @@ def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
         assert [reason.code for reason in batch.explain().reasons] == ["complete"]
     finished, not_run = explain(job_id).reasons
     assert (finished.code, not_run.code) == ("finished", "not_run")
-    assert f"is not run: batches {gather.pk}, {after.pk}. Requeue" in str(not_run)
+    assert f"is not run: batches {gather.pk}, {after.pk}. Retry its batch" in str(not_run)
 
 
 def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
@@ -45,6 +45,19 @@ def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
         ("follows", (other.pk,)),
     ]
     assert f"batches {gather.pk}." in str(explain(job_id).reasons[1])
+
+
+def test_what_the_job_advises_lets_the_gather_run_after_a_cancel_too() -> None:
+    """Requeued by itself, a job of a cancelled batch would be cancelled again."""
+    with workflow("cancelled") as flow:
+        job_id = flow.add(tasks.add.s(1, 1))[0]
+        gather = flow.gather(tasks.echo.s())
+    flow.cancel()
+    run_jobs()
+    assert "Retry its batch" in str(explain(job_id).reasons[1])
+    flow.retry(cancelled=True)
+    run_jobs()
+    assert gather.counts().successful == 1
 
 
 def test_the_page_of_a_batch_that_was_not_run_says_why(admin_client: Client) -> None:

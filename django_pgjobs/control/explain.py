@@ -95,7 +95,7 @@ def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     if found:
         text = _(
             "What follows its batch and needs all to succeed (gather, then) is not run: batches "
-            "%(batches)s. Requeue this job: when it succeeds, that runs."
+            "%(batches)s. Retry its batch: that runs when all before it has succeeded."
         )
         yield Reason("not_run", text % {"batches": ", ".join(map(str, found))})
 

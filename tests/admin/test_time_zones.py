@@ -1,6 +1,9 @@
-"""Each form of the admin that asks for a time names the zone in which the server reads it."""
+"""Each form of the admin that acts at a time names the zone in which the server reads it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django import forms
@@ -12,13 +15,36 @@ from django_pgjobs.admin.job_page.copy_form import CopyForm
 from django_pgjobs.admin.overview.muting import MuteForm
 from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
 from django_pgjobs.admin.schedules.forms import BackfillForm, ScheduleForm
+from django_pgjobs.admin.schedules.preview import RuleForm
+from django_pgjobs.admin.workflows.listing import WorkflowForm
 from django_pgjobs.models import Job
+
+# What the form of a schedule sends while it is filled in; a filter, whose list shows such times.
+SILENT = {RuleForm, WorkflowForm}
+TIMES = (forms.DateTimeField, forms.SplitDateTimeField)
 
 
 def all_forms() -> list[forms.Form]:
     """Return a form of each kind."""
     plain = (BackfillForm, BulkTimeForm, MuteForm, PauseForm, PauseRowForm, WhenForm)
     return [*(form() for form in plain), CopyForm(job=Job(), task=None)]
+
+
+def subclasses(form: Any) -> Iterator[Any]:
+    """Yield the forms of the admin that ask for a time."""
+    for below in form.__subclasses__():
+        fields = getattr(below, "base_fields", {}).values()
+        asks = any(isinstance(field, TIMES) for field in fields)
+        if asks and below.__module__.startswith("django_pgjobs.admin."):
+            yield below
+        yield from subclasses(below)
+
+
+def test_no_form_is_forgotten_here() -> None:
+    named = {ScheduleForm, *map(type, all_forms())}
+    # The others are kinds of those.
+    asking = {each for each in subclasses(forms.BaseForm) if not issubclass(each, tuple(named))}
+    assert asking == SILENT
 
 
 @pytest.mark.parametrize("form", all_forms(), ids=lambda form: type(form).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def roll_up(cursor: Any) -> Iterator[Callable[[], int]]:
     """Yield what the leader does once a minute, step by step."""
     for take in (statistics.roll_up, statistics.roll_up_sums):
         for step in STEPS:
-            yield lambda: take(cursor, step)  # noqa: B023 (called at once)
+            yield partial(take, cursor, step)
 
 
 def test_pages_read_the_same_before_between_and_after_each_step(cursor: Any) -> None:

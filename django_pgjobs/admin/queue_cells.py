@@ -1,6 +1,4 @@
-"""What rows of tables say of queues and pauses: for so many of them templates take three times as
-long.
-"""
+"""What rows of tables say of queues and pauses: templates would take three times as long."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 -- Both in one scan: each queue in each bucket would be rows by the thousand, to be added up by who
 -- asks.
 -- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
---     end); by_task boolean (FALSE); closing double precision (seconds after which a minute is written); max_jobs integer
---     (how many are few)
+--     end); by_task boolean (FALSE); closing double precision (seconds after which a minute is
+--     written); max_jobs integer (how many are few)
 -- Returns: number of the bucket, NULL in the rows of queues; queue_name, NULL in the rows of
 --     buckets; NULL; enqueued, successful, failed, cancelled, retried, lost; up to when everything
 --     is counted. The rows of buckets come first, by time; the last of them is of now, perhaps with

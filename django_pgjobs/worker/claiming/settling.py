@@ -129,7 +129,11 @@ class Settling:
             except psycopg.Error as refusal:
                 if not trouble_of(refusal).spares_rest:
                     raise
-                rows = [Settled(batch_id, True, False, None, None)]
+                # As one that somebody else holds: tried again a few times.
+                missed = Settled(
+                    batch_id, is_missed=True, goes_on=False, unfinished=None, queue_name=None
+                )
+                rows = [missed]
             self._note([batch_id], rows)
 
     def _settle_alone(self, batch_id: int, connection: OwnConnection) -> Rows:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
+from django.utils import translation
 from psycopg import sql
 
 from django_pgjobs import pause, workflow
@@ -227,6 +228,12 @@ def test_a_listed_job_says_what_the_list_of_the_admin_says(
     for line in lines:
         job_id, rest = line.split(maxsplit=1)
         assert rest.startswith(f"{wanted[int(job_id)][0]}  "), line
+
+
+def test_a_list_is_english_whatever_the_project_speaks(run: Any) -> None:
+    make_job(hold="dependencies")
+    with translation.override("de"):
+        assert "ready (waits for other jobs)" in run("list")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from django.db import connections
+from django.utils import translation
 
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
@@ -60,7 +61,8 @@ def _with_detail(row: dict[str, Any]) -> str:
     """Return both lines of the admin's list as one, such as "ready (waits for other jobs)"."""
     if row["detail"] is None:
         return str(row["status"])
-    text = str(row["detail"].label)
+    with translation.override("en"):  # as all that commands print
+        text = str(row["detail"].label)
     return f"{row['status']} ({text[:1].lower()}{text[1:]})"
 
 

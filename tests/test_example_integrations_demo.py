@@ -15,7 +15,7 @@ from django_pgjobs.testing import run_jobs
 from example_project.integrations import limits
 from example_project.integrations.demo import checks, play, report
 from example_project.integrations.demo.play import Play, Played
-from example_project.integrations.demo.world import INTEGRATIONS, World, make_world, tell_plans
+from example_project.integrations.demo.world import INTEGRATIONS, World, make_world
 from example_project.integrations.models import Company, Integration, Product, Trade
 from example_project.integrations.outside import OutsideApi
 from example_project.integrations.syncing import resync
@@ -23,6 +23,7 @@ from example_project.shop.demo.checks import Check
 from example_project.shop.demo.feed import DemoError
 from example_project.shop.demo.progress import Progress
 from example_project.shop.demo.report import verdicts
+from example_project.shop.management.commands.demo import Command
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -115,13 +116,12 @@ def test_what_runs_at_a_time_is_counted(spans: list[tuple[float, float]], most: 
     assert checks.most_at_a_time([(at(b)[0], at(e)[0]) for b, e in spans]) == most
 
 
-def test_the_outside_api_is_told_the_plans(db: None) -> None:
-    world = make_world("run", products=20)
-    api = OutsideApi(limit=1)
-    with api:
-        tell_plans(world, api)
-    assert api.limits[world.big.pk] == limits.ALLOWED[Integration.Plan.ENTERPRISE]
-    assert len(api.limits) == INTEGRATIONS
+def test_the_outside_api_knows_the_plans_of_a_demo_that_was_cut_off_too(db: None) -> None:
+    cut_off = make_world("one", products=20)  # its jobs are left, and run in the next demo
+    world = make_world("two", products=20)
+    with Command()._start_api() as api:
+        enterprise = limits.ALLOWED[Integration.Plan.ENTERPRISE]
+        assert api.limits == {cut_off.big.pk: enterprise, world.big.pk: enterprise}
 
 
 def test_a_demo_without_progress_ends(db: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,12 @@ def calls_per_second(plan: str) -> int:
     return int(ALLOWED[Integration.Plan(plan)] / PERIOD_SECONDS)
 
 
+def allowances() -> dict[int, int]:
+    """Return the calls per second of all integrations that have bought more than the basic plan."""
+    bought = Integration.objects.exclude(plan=Integration.Plan.BASIC)
+    return {pk: ALLOWED[Integration.Plan(plan)] for pk, plan in bought.values_list("pk", "plan")}
+
+
 def set_plan(integration: Integration, plan: Integration.Plan) -> None:
     """Store the plan and its rate limit; all workers keep to it from the next claim on."""
     name = rate_key(integration.pk)

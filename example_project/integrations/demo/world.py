@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from example_project.integrations.limits import ALLOWED, set_plan
+from example_project.integrations.limits import set_plan
 from example_project.integrations.models import Company, Integration, Product, Trade
-from example_project.integrations.outside import OutsideApi
 
 INTEGRATIONS = 40
 MIDDLE_SIZED = 3
@@ -56,12 +55,6 @@ def make_world(run: str, *, products: int) -> World:
         for number in range(UNPRICED)
     )
     return World(integrations, stored, unpriced, _trades(run, dice))
-
-
-def tell_plans(world: World, api: OutsideApi) -> None:
-    """Let the outside API know what the customers have bought there."""
-    for integration in world.integrations:
-        api.limits[integration.pk] = ALLOWED[Integration.Plan(integration.plan)]
 
 
 def _sizes(products: int, dice: random.Random) -> list[int]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.management import BaseCommand, CommandError, CommandParser
 
-from example_project.integrations.limits import ALLOWED
+from example_project.integrations.limits import ALLOWED, allowances
 from example_project.integrations.models import Integration
 from example_project.integrations.outside import OutsideApi
 
@@ -40,9 +40,7 @@ class Command(BaseCommand):
             )
         except OSError as error:
             raise CommandError(f"cannot listen on port {port}: {error}") from error
-        others = Integration.objects.exclude(plan=Integration.Plan.BASIC)
-        for pk, plan in others.values_list("pk", "plan"):
-            api.limits[pk] = ALLOWED[Integration.Plan(plan)]
+        api.limits.update(allowances())
         self.stdout.write(f"The outside API is at {api.url}. Ctrl-C to stop.")
         self.stdout.flush()
         try:

@@ -20,8 +20,8 @@ from django.core.management import BaseCommand, CommandError, CommandParser, cal
 from example_project.integrations.demo.checks import check_integrations
 from example_project.integrations.demo.play import EDITS_EACH, Play, Played
 from example_project.integrations.demo.report import summary
-from example_project.integrations.demo.world import World, make_world, tell_plans
-from example_project.integrations.limits import ALLOWED
+from example_project.integrations.demo.world import World, make_world
+from example_project.integrations.limits import ALLOWED, allowances
 from example_project.integrations.models import Integration
 from example_project.integrations.outside import OutsideApi
 from example_project.payroll.demo.checks import check_payroll
@@ -128,7 +128,7 @@ class Command(BaseCommand):
         self._prepare()
         plan = make_plan(run, customers=options["customers"], webhooks=options["webhooks"])
         world = make_world(run, products=options["products"])
-        with self._start_api(world) as api, WebServer() as web:
+        with self._start_api() as api, WebServer() as web:
             environment = {"OUTSIDE_API_URL": api.url}
             sign_ups = len(plan.committed) + len(plan.rolled_back)
             sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
@@ -171,10 +171,13 @@ class Command(BaseCommand):
             user.save(update_fields=["password"])
         return f"Admin: user admin, password admin ({'created' if created else 'was there'})"
 
-    def _start_api(self, world: World) -> OutsideApi:
-        """Return the outside API, which knows the plans and is down now and then."""
+    def _start_api(self) -> OutsideApi:
+        """Return the outside API, which knows the plans and is down now and then.
+
+        It knows those of earlier demos too: what one that was cut off has left runs now.
+        """
         api = OutsideApi(limit=ALLOWED[Integration.Plan.BASIC], fault_share=FAULT_SHARE)
-        tell_plans(world, api)
+        api.limits.update(allowances())
         return api
 
     def _drain(

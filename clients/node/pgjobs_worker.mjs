@@ -142,6 +142,7 @@ export class Worker {
   #listeners = []; // of changes of the above
 
   constructor(url, token, { slots = 1, grace = 30, ...about } = {}) {
+    if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`expected https://host/..., got "${url}"`);
     this.#url = `${url.replace(/\/+$/, "")}/v1/`;
     this.#headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
     this.#about = { name: hostname(), ...about, slots };

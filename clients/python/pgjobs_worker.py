@@ -174,6 +174,8 @@ class Worker:
     def __init__(
         self, url: str, token: str, *, slots: int = 1, grace: float = 30, **about: Any
     ) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise ValueError(f"expected https://host/..., got {url!r}")
         self._address = url, token
         self._about = {"name": platform.node() or "python", **about, "slots": slots}
         self._slots, self._grace = slots, grace

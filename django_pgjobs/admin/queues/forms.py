@@ -78,7 +78,7 @@ class PauseForm(forms.Form):
         label=_("Or until"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=format_lazy("{} {}", CURRENT_ZONE, _("It goes before the length.")),
+        help_text=format_lazy("{} {}", CURRENT_ZONE, _("The time goes before the length.")),
     )
 
     def hide_target(self) -> PauseForm:

@@ -190,8 +190,8 @@ def test_a_backfill_is_shown_before_it_is_done(admin_client: Client) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "said"),
     [
-        ("2026-01-02T00:00", "2026-01-01T00:00", "expected the begin before the end"),
-        ("2026-01-02T00:00", "9000-01-01T00:00", "expected an end that is past"),
+        ("2026-01-02T00:00", "2026-01-01T00:00", "Expected an end after the beginning."),
+        ("2026-01-02T00:00", "9000-01-01T00:00", "Expected an end that is past"),
         ("2000-01-02T00:00", "2020-01-01T00:00", "expected at most 1000 occurrences"),
         ("yesterday", "2020-01-01T00:00", "errorlist"),
         ("0001-01-01T00:00", "0001-01-02T00:00", "errorlist"),

@@ -67,7 +67,9 @@ class MuteForm(forms.Form):
         label=gettext_lazy("Or until"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=format_lazy("{} {}", CURRENT_ZONE, gettext_lazy("The time goes before the length.")),
+        help_text=format_lazy(
+            "{} {}", CURRENT_ZONE, gettext_lazy("The time goes before the length.")
+        ),
     )
 
     def clean_subject(self) -> str:

@@ -334,3 +334,14 @@ class BackfillForm(forms.Form):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
         help_text=format_lazy("{} {}", gettext_lazy("Both included."), CURRENT_ZONE),
     )
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse what the enqueue would, in the reader's language."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        begin, end = cleaned.get("begin"), cleaned.get("end")
+        if begin and end and end < begin:
+            self.add_error("end", _("Expected an end after the beginning."))
+        elif end and end > timezone.now():
+            said = _("Expected an end that is past: later occurrences come by themselves.")
+            self.add_error("end", said)
+        return cleaned

@@ -246,7 +246,7 @@ def test_the_demo_passes_and_can_be_repeated(start_demo: StartDemo) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_no_worker(start_demo: StartDemo, number: int) -> None:
     process = start_demo("--customers=200", "--webhooks=20", "--no-kill", *FEW)
     assert process.stdout

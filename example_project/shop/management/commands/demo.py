@@ -65,16 +65,24 @@ def amount(text: str) -> int:
 
 
 @contextlib.contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does: the workers are stopped then."""
+def signals_interrupt() -> Iterator[None]:
+    """Let SIGTERM, and the end of the terminal, raise KeyboardInterrupt, as Ctrl-C does.
+
+    The workers are stopped then; they would run on for minutes, and into the next demo. Under
+    nohup, which ignores SIGHUP, the demo goes on.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    taken = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 class Command(BaseCommand):
@@ -116,7 +124,7 @@ class Command(BaseCommand):
         run = secrets.token_hex(3)
         logs = Path(tempfile.mkdtemp(prefix=f"shop-demo-{run}-"))
         try:
-            with sigterm_interrupts():
+            with signals_interrupt():
                 self._run(run, logs, **options)
         except DemoError as error:
             raise CommandError(f"The demo failed: {error}") from error

@@ -30,7 +30,7 @@ def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
         assert [reason.code for reason in batch.explain().reasons] == ["complete"]
     finished, not_run = explain(job_id).reasons
     assert (finished.code, not_run.code) == ("finished", "not_run")
-    assert f"is not run: batches {gather.pk}, {after.pk}. Retry its batch" in str(not_run)
+    assert f"is not run: #{gather.pk}, #{after.pk}. Retry its batch" in str(not_run)
 
 
 def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
@@ -44,7 +44,7 @@ def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
         ("not_run", (part.pk,)),
         ("follows", (other.pk,)),
     ]
-    assert f"batches {gather.pk}." in str(explain(job_id).reasons[1])
+    assert f"#{gather.pk}." in str(explain(job_id).reasons[1])
 
 
 def test_what_the_job_advises_lets_the_gather_run_after_a_cancel_too() -> None:

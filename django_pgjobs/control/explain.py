@@ -94,10 +94,10 @@ def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     found = queries.list_not_run(cursor, job.id, max_batches=MAX_NAMED)
     if found:
         text = _(
-            "What follows its batch and needs all to succeed (gather, then) is not run: batches "
+            "What follows its batch and needs all to succeed (gather, then) is not run: "
             "%(batches)s. Retry its batch: that runs when all before it has succeeded."
         )
-        yield Reason("not_run", text % {"batches": ", ".join(map(str, found))})
+        yield Reason("not_run", text % {"batches": ", ".join(f"#{batch_id}" for batch_id in found)})
 
 
 def _attempt(number: int, most: int | None) -> str:

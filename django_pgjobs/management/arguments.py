@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
+from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import is_storable
 
 # More digits than any bound has are not read at all.
@@ -168,6 +169,13 @@ def instant(text: str) -> datetime:
             f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
         )
     return found
+
+
+def end_in_words(end: datetime | timedelta | None) -> str:
+    """Return when what begins now ends, as the end of a sentence; "" if it does not."""
+    if isinstance(end, datetime):
+        return f" until {timezone.localtime(end):%Y-%m-%d %H:%M:%S %Z}"
+    return "" if end is None else f" for {given_in_words(end)}"
 
 
 def end_instant(text: str) -> datetime:

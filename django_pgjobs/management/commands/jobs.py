@@ -23,7 +23,7 @@ from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
-from django_pgjobs.management.arguments import count, instant, span
+from django_pgjobs.management.arguments import count, end_in_words, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text
 from django_pgjobs.management.starting import look_at_server
@@ -108,7 +108,10 @@ class Command(BaseCommand):
             "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."
         )
         end.add_argument(
-            "--until", type=instant, metavar="TIME", help="Resume by itself at 2026-12-24T18:00."
+            "--until",
+            type=instant,
+            metavar="TIME",
+            help="Resume by itself at 2026-12-24T18:00, in the TIME_ZONE of the settings.",
         )
         resume = actions.add_parser("resume", help="End a pause.")
         self._add_target(resume)
@@ -123,7 +126,9 @@ class Command(BaseCommand):
         why.add_argument("id", type=job_id)
         show = actions.add_parser("show", help="Print everything that is stored of a job.")
         show.add_argument("id", type=job_id)
-        listing = actions.add_parser("list", help="List jobs, newest first.")
+        listing = actions.add_parser(
+            "list", help="List jobs that are ready or running, or of one status, newest first."
+        )
         listing.add_argument(
             "--status", choices=JobStatus.values, help="Default: ready and running ones."
         )
@@ -317,7 +322,8 @@ class Command(BaseCommand):
         changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )
-        self._write(f"{_name_of(target)}: {'paused' if changed else 'was paused like this'}")
+        paused = f"paused{end_in_words(flags['until'])}" if changed else "was paused like this"
+        self._write(f"{_name_of(target)}: {paused}")
 
     def _warn_of_unknown_task(self, path: str | None) -> None:
         if path is None:

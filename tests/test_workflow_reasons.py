@@ -33,6 +33,16 @@ def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
     assert f"is not run: #{gather.pk}, #{after.pk}. Retry its batch" in str(not_run)
 
 
+def test_the_page_of_a_job_that_failed_says_what_was_not_run(admin_client: Client) -> None:
+    with workflow("page") as flow:
+        failing, fine = flow.add(tasks.fail_once.s(), tasks.add.s(1, 1))
+        gather = flow.gather(tasks.echo.s())
+    run_jobs()
+    for job_id, is_said in ((failing, True), (fine, False)):
+        page = admin_client.get(reverse("admin:pgjobs_job_change", args=[job_id]))
+        assert (f"is not run: #{gather.pk}." in page.content.decode()) is is_said
+
+
 def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
     with workflow("early") as flow:
         part, other = flow.batch("part"), flow.batch("other")

@@ -11,13 +11,19 @@ from django_pgjobs.control.explanation import Reason
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.models.batch_states import with_states
 from django_pgjobs.permissions import Verb, whole_workflows
+from django_pgjobs.status import JobStatus
 
+# After these, what needs them to succeed is not run.
+ENDED_BADLY = (JobStatus.FAILED, JobStatus.CANCELLED)
 # Not for this page: they may be long.
 LARGE_FIELDS = ("step", "callbacks", "metadata")
 
 
 class BatchOfJob(NamedTuple):
-    """A batch with its *state*, where it and its workflow are, and why it does not end."""
+    """A batch with its *state*, where it and its workflow are.
+
+    *reasons* say why it does not end, or what follows it and was not run for the sake of the job.
+    """
 
     batch: Any
     url: str
@@ -38,5 +44,15 @@ def batch_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> BatchOfJ
         batch,
         model_admin.url("pgjobs_batch_change", batch.pk),
         model_admin.url("pgjobs_batch_change", batch.root_id),
-        batch.explain().reasons if batch.tree_completed_at is None else (),
+        _what_is_to_say(batch, job),
     )
+
+
+def _what_is_to_say(batch: Any, job: Job) -> tuple[Reason, ...]:
+    if batch.tree_completed_at is None:
+        return tuple(batch.explain().reasons)
+    try:
+        reasons = job.explain().reasons if job.status in ENDED_BADLY else ()
+    except LookupError:  # deleted a moment ago
+        return ()
+    return tuple(reason for reason in reasons if reason.code == "not_run")

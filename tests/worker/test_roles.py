@@ -327,6 +327,38 @@ def test_rights_on_columns_are_asked_for_one_by_one(
         own.close()
 
 
+@contextmanager
+def statement_on_jobs(owner: psycopg.Connection, begin: str, end: str) -> Iterator[None]:
+    """Run a statement of the owner of the table of live jobs, and in the end another."""
+    owner.execute(begin.format(role=ROLES["worker"]).encode())
+    try:
+        yield
+    finally:
+        owner.execute(end.format(role=ROLES["worker"]).encode())
+
+
+def test_a_row_that_row_security_refuses_is_to_blame(
+    as_role: As,
+    start_thread: Callable[..., ThreadedWorker],
+    open_connection: Callable[..., psycopg.Connection],
+) -> None:
+    owner = open_connection()
+    with statement_on_jobs(
+        owner,
+        "ALTER TABLE pgjobs_job_live ENABLE ROW LEVEL SECURITY;"
+        'CREATE POLICY no_one ON pgjobs_job_live TO "{role}" USING (TRUE)'
+        " WITH CHECK (queue_name <> 'secret' OR status = 'ready')",
+        "DROP POLICY no_one ON pgjobs_job_live;"
+        "ALTER TABLE pgjobs_job_live DISABLE ROW LEVEL SECURITY",
+    ):
+        secret = make_job(queue_name="secret")
+        job = make_job(queue_name="secret ", priority=-1)
+        with as_role("worker"):
+            start_thread()
+            wait_until(lambda: get_job(job).status == "successful")
+            wait_until(lambda: get_job(secret).note.startswith("passed over: "))
+
+
 def test_what_people_do_to_schedules_under_the_role_of_a_web_process(as_role: As) -> None:
     begin = timezone.now() - timedelta(hours=2)
     with as_role("web"):

@@ -71,6 +71,27 @@ SESSION_CARE = (
         "if True:",
         (f"{INNOCENT}test_nobody_comes_between_the_row_that_is_found_and_what_is_done_with_it",),
     ),
+    (
+        "row that is refused alone twice",
+        f"{WORKER}turns/careful.py",
+        "if found == suspected or trouble_of(error) is not Trouble.REFUSED:",
+        "if True:",
+        (f"{INNOCENT}test_a_row_that_comes_before_the_one_that_is_found_is_blamed_itself",),
+    ),
+    (
+        "short pause after a lock",
+        f"{WORKER}turns/refusals.py",
+        "first = LOCKED_SECONDS if is_locked else JOB_SECONDS[0]",
+        "first = JOB_SECONDS[0]",
+        (f"{INNOCENT}test_a_job_whose_change_waited_for_a_lock_is_left_alone_for_a_moment_only",),
+    ),
+    (
+        "row that row security refuses",
+        f"{QUERIES}errors.py",
+        "error.diag.source_function != RIGHTS_CHECK",
+        "False",
+        ("tests/worker/test_roles.py::test_a_row_that_row_security_refuses_is_to_blame",),
+    ),
     ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),
     (
         "primary of several hosts",

@@ -14,6 +14,7 @@ from psycopg import sql
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import OldJobs, find_old_job, prune_jobs
 from django_pgjobs.worker.turns.careful import in_pages
+from django_pgjobs.worker.turns.refusals import LOCKED_SECONDS, Refusals
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
@@ -73,7 +74,54 @@ def test_nobody_comes_between_the_row_that_is_found_and_what_is_done_with_it(
         own, prune, size=9, find=find, on_refused=lambda row_id, error: blamed.append(row_id)
     )
     assert [len(page) for page in pages] == [1, 1]
-    assert (seen, blamed) == ([[jobs[1]]], [jobs[0]])
+    # It is asked twice.
+    assert (seen, blamed) == ([[jobs[1]]] * 2, [jobs[0]])
+
+
+def test_a_row_that_comes_before_the_one_that_is_found_is_blamed_itself(
+    own: OwnConnection,
+) -> None:
+    """As a better job that is committed between the two statements."""
+    waiting, blamed = [2, 3], list[int]()
+
+    def take(size: int, passed_over: list[int]) -> list[int]:
+        if 1 not in passed_over:
+            if size == 1 and 1 not in waiting:
+                waiting.insert(0, 1)
+            raise psycopg.errors.CheckViolation("refused")
+        return [row for row in waiting if row not in passed_over]
+
+    def find(passed_over: list[int]) -> list[int]:
+        return [row for row in waiting if row not in passed_over][:1]
+
+    pages = in_pages(
+        own, take, size=9, find=find, on_refused=lambda row_id, error: blamed.append(row_id)
+    )
+    assert next(iter(pages)) == [2, 3]
+    assert blamed == [1]
+
+
+def test_a_job_whose_change_waited_for_a_lock_is_left_alone_for_a_moment_only(
+    own: OwnConnection,
+) -> None:
+    locked = [True]
+
+    def act(size: int, passed_over: list[int]) -> list[int]:
+        if locked[0] and not passed_over:
+            raise psycopg.errors.LockNotAvailable("of a table that a trigger writes")
+        return []
+
+    def left_alone() -> list[int]:
+        pages = refusals.in_pages(own, act, size=1, find=lambda _: [7], paths={7: ADD})
+        assert list(pages) == [[]]
+        return refusals.passed_over()
+
+    refusals = Refusals()
+    assert left_alone() == [7]
+    assert left_alone() == [7]  # it is not asked for
+    wait_until(lambda: not refusals.passed_over(), timeout=2 * LOCKED_SECONDS)
+    locked[0] = False
+    assert left_alone() == []
 
 
 @contextlib.contextmanager

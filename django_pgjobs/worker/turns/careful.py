@@ -5,8 +5,9 @@ value is out of range, a page is corrupt. Then it is sent for fewer rows, and in
 what is refused alone is passed over, and everything else is done. Nothing is remembered here: the
 caller decides how long a row is left alone.
 
-The row is found and locked before the statement is sent for it alone, in the same transaction: it
-is the one that was refused then, and no other transaction can have changed the tables in between.
+The row is found and locked before the statement is sent for it alone, in the same transaction: no
+other can take it in between. One that goes before it may be committed in between, and be what was
+refused then; so a row is to blame that was found twice in a row.
 """
 
 from __future__ import annotations
@@ -82,12 +83,22 @@ def _take(
     passed_over: list[int],
     found: list[int],
 ) -> Sequence[T]:
-    """Let *act* take a page; if that is one row, note in *found* which it is before."""
+    """Let *act* take a page; if that is one row, note in *found* which it is before.
+
+    What is refused is tried until the same row has been found twice in a row.
+    """
     if page > 1:
         return act(page, passed_over)
-    with connection.transaction():
-        found += find(passed_over)
-        return act(page, passed_over)
+    while True:
+        suspected = found[:]
+        found.clear()
+        try:
+            with connection.transaction():
+                found += find(passed_over)
+                return act(page, passed_over)
+        except psycopg.Error as error:
+            if found == suspected or trouble_of(error) is not Trouble.REFUSED:
+                raise
 
 
 def by_halves(

@@ -20,7 +20,7 @@ import psycopg
 
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.turns.careful import in_pages
@@ -29,6 +29,8 @@ logger = get_logger(__name__)
 
 # How long a job is left alone the first time; that doubles up to the second.
 JOB_SECONDS = (60.0, 600.0)
+# The first time where what its change waited for was locked for too long.
+LOCKED_SECONDS = 1.0
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
@@ -156,7 +158,9 @@ class Refusals:
         now, reason = time.monotonic(), str(error).strip()
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         former = self._jobs.get(job_id)
-        wait = min(2 * former.wait, JOB_SECONDS[1]) if former else JOB_SECONDS[0]
+        is_locked = trouble_of(error) is Trouble.LOCKED
+        first = LOCKED_SECONDS if is_locked else JOB_SECONDS[0]
+        wait = min(max(2 * former.wait, first), JOB_SECONDS[1]) if former else first
         known = {
             known_id: refused
             for known_id, refused in self._jobs.items()
@@ -164,7 +168,7 @@ class Refusals:
         }
         if len(known) >= MOST_KNOWN:
             del known[next(iter(known))]
-        known[job_id] = RefusedJob(now + wait, wait, task_path)
+        known[job_id] = RefusedJob(now + wait, wait, "" if is_locked else task_path)
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         of_task = [
             known_id

@@ -102,8 +102,10 @@ export class Refused extends Error {
     const words = [`${status || ""} ${title}`, detail, errors && JSON.stringify(errors)];
     super(words.filter((word) => word).join(": ").trim());
     this.isGone = type === "urn:pgjobs:problem:worker-gone";
-    this.isOfToken = [401, 403].includes(status);
-    const isClear = type?.startsWith?.("urn:pgjobs:problem:") || [401, 403, 413].includes(status);
+    const isOurs = Boolean(type?.startsWith?.("urn:pgjobs:problem:"));
+    // Else a proxy says so, perhaps of too many requests.
+    this.isOfToken = isOurs && [401, 403].includes(status);
+    const isClear = isOurs || status === 413;
     this.mayPass = status === 429 || status >= 500 || !isClear;
     // An outage of the server is told so by some proxies, too.
     this.isAstray = !isClear && status > 0 && status < 500 && status !== 429;

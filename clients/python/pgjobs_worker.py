@@ -116,8 +116,10 @@ class Refused(Exception):
         super().__init__(": ".join(str(word) for word in words if word).strip())
         kind = str(said.get("type"))
         self.is_gone = kind == "urn:pgjobs:problem:worker-gone"
-        self.is_of_token = status in (401, 403)
-        is_clear = kind.startswith("urn:pgjobs:problem:") or status in (401, 403, 413)
+        is_ours = kind.startswith("urn:pgjobs:problem:")
+        # Else a proxy says so, perhaps of too many requests.
+        self.is_of_token = is_ours and status in (401, 403)
+        is_clear = is_ours or status == 413
         self.may_pass = status == 429 or status >= 500 or not is_clear
         # An outage of the server is told so by some proxies, too.
         self.is_astray = not is_clear and 0 < status < 500 and status != 429

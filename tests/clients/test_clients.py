@@ -104,6 +104,21 @@ def test_it_waits_for_a_server_that_is_down(
     assert f"{status} is no answer of pgjobs. Is http://" in worker.output()
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_what_a_proxy_refuses_is_no_refused_token(
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal, status: int
+) -> None:
+    """As a firewall says of too many requests; only the API knows whether a token is good."""
+    worker = start()
+    first = server.enqueue("note", journal.folder, "first")
+    wait_for(server, first, "successful", worker)
+    rule = proxy.answer("/", status, times=4)
+    second = server.enqueue("note", journal.folder, "second")
+    wait_for(server, second, "successful", worker)
+    assert rule.left == 0
+    assert journal.lines() == ["first", "second"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [404, 200])
 def test_an_address_at_which_nothing_of_pgjobs_answers_ends_it(

@@ -19,6 +19,7 @@ from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import Gate, ThreadedWorker
+from tests.worker.test_refused_rows import Refuse, refuse, starts  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -159,3 +160,18 @@ def test_an_outcome_waits_for_what_the_schema_lacks(
         wait_until(lambda: "its outcome waits" in caplog.text)
     wait_until(lambda: get_job(job.id).status not in ("ready", "running"))
     assert get_job(job.id).status == "successful"
+
+
+def test_several_workers_blame_the_same_jobs(
+    start_thread: Start,
+    refuse: Refuse,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each lets go of refused jobs that the others have read past."""
+    jobs = make_jobs(60, ADD)
+    refuse(starts(*jobs[:6]))
+    for number in range(4):
+        start_thread(poll_interval=0.05, name=f"test:{number}")
+    wait_until(lambda: count_jobs(status="successful") == 54)
+    said = {record.getMessage().split()[0] for record in caplog.records if record.levelno >= 40}
+    assert said <= {f"job={job_id}" for job_id in jobs[:6]}

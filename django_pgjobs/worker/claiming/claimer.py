@@ -81,13 +81,15 @@ class Claimer:
         hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
 
-        def rest(size: int) -> Plan:
-            left = plan.after(claim.rows, size)
-            # Where others have locked jobs, two statements do not choose the same one otherwise.
-            return replace(left, skips_locked=True) if size == 1 else left
+        alone: list[KeyedClaim] = []
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
-            some = rest(size)
+            if size == 1:
+                # Just the one that was found: others may have let go of one that goes before it.
+                send, *after = alone.pop().of_first
+                answers = self._connection.round_trip([_timed(claim, send), *after])
+                return claims.claimed_rows(answers[0], claim.asked_at)
+            some = plan.after(claim.rows, size)
             taker = self._taker(worker_id, some, passed_over)
             before, send, after = _statements(some, taker)
             before = [*hold, *before]
@@ -95,10 +97,11 @@ class Claimer:
             return claims.claimed_rows(answers[len(before)], claim.asked_at)
 
         def find(passed_over: list[int]) -> Sequence[int]:
-            one = rest(1)
+            one = replace(plan.after(claim.rows, 1), skips_locked=True)
             keyed = KeyedClaim(one.scope, self._taker(worker_id, one, passed_over))
             sends = [*hold, *keyed.statements.before, keyed.send_first]
             found = dict(self._connection.round_trip(sends)[-1])
+            alone[:] = [keyed]
             paths.update(found)
             return list(found)
 

@@ -6,11 +6,12 @@ to claim jobs with keys is held meanwhile.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Choice, choose
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Scope, Taker
+from django_pgjobs.queries.claims import Floor, Lane, Scope, Taker
 from django_pgjobs.queries.connection import Question, Send
 from django_pgjobs.queries.cursor import Cursor
 
@@ -50,6 +51,16 @@ class KeyedClaim:
 
     def send_spending(self, cursor: Cursor) -> None:
         claims.send_spending(cursor, self.choice.jobs, self._taker)
+
+    @property
+    def of_first(self) -> list[Send]:
+        """The statements that take the job that was chosen first, and no other, and its tokens."""
+        for job in self.choice.jobs[:1]:
+            head, boosts = job.head, self._scope.boosts
+            lane = Lane(head.backend, head.queue_name, head.is_async)
+            floor = Floor(head.rank + boosts.get(head.queue_name, 0), job.id)
+            self._scope = replace(self._scope, floors={lane: floor})
+        return [self.send_chosen, self.send_spending]
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""

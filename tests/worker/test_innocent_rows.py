@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -162,13 +163,15 @@ def test_an_outcome_waits_for_what_the_schema_lacks(
     assert get_job(job.id).status == "successful"
 
 
+@pytest.mark.parametrize("keys", [{}, {"concurrency_key": "k", "concurrency_limit": 50}])
 def test_several_workers_blame_the_same_jobs(
     start_thread: Start,
     refuse: Refuse,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
+    keys: dict[str, Any],
 ) -> None:
-    """Each lets go of refused jobs that the others have read past."""
-    jobs = make_jobs(60, ADD)
+    """Each lets go of refused jobs that the others have read past, and of the right to claim."""
+    jobs = make_jobs(60, ADD, **keys)
     refuse(starts(*jobs[:6]))
     for number in range(4):
         start_thread(poll_interval=0.05, name=f"test:{number}")

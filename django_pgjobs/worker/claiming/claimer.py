@@ -78,15 +78,15 @@ class Claimer:
         if trouble_of(error) is Trouble.LOCKED:
             claim.was_locked = True
             return
-        hold: list[Send] = [claims.send_hold] if plan.holds else []
+        # In turn with others who meet the same row: who did without would not get to find it.
+        hold: list[Send] = [partial(claims.send_hold, waits=True)] if plan.holds else []
         paths: dict[int, str] = {}
-
         alone: list[KeyedClaim] = []
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             if size == 1:
                 # Just the one that was found: others may have let go of one that goes before it.
-                send, *after = alone.pop().of_first
+                _, send, after = alone.pop().narrow()
                 answers = self._connection.round_trip([_timed(claim, send), *after])
                 return claims.claimed_rows(answers[0], claim.asked_at)
             some = plan.after(claim.rows, size)

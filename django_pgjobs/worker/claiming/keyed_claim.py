@@ -52,15 +52,14 @@ class KeyedClaim:
     def send_spending(self, cursor: Cursor) -> None:
         claims.send_spending(cursor, self.choice.jobs, self._taker)
 
-    @property
-    def of_first(self) -> list[Send]:
-        """The statements that take the job that was chosen first, and no other, and its tokens."""
-        for job in self.choice.jobs[:1]:
+    def narrow(self) -> ClaimStatements:
+        """Return the statements that take the only job that was chosen, and none before it."""
+        for job in self.choice.jobs:
             head, boosts = job.head, self._scope.boosts
             lane = Lane(head.backend, head.queue_name, head.is_async)
             floor = Floor(head.rank + boosts.get(head.queue_name, 0), job.id)
             self._scope = replace(self._scope, floors={lane: floor})
-        return [self.send_chosen, self.send_spending]
+        return ClaimStatements([], self.send_chosen, [self.send_spending])
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""

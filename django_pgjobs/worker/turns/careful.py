@@ -24,6 +24,8 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 STEP = 8
 # After so many conflicts in a row, other workers are not their cause.
 MAX_CROSSED = 20
+# So often the row is looked for that a statement was refused for.
+MOST_FINDS = 20
 
 T = TypeVar("T")
 Refused = Callable[[T, psycopg.Error], None]
@@ -85,11 +87,14 @@ def _take(
 ) -> Sequence[T]:
     """Let *act* take a page; if that is one row, note in *found* which it is before.
 
-    What is refused is tried until the same row has been found twice in a row.
+    What is refused is tried until the same row has been found twice in a row; nothing is noted if
+    that takes too long.
     """
     if page > 1:
         return act(page, passed_over)
+    tries = 0
     while True:
+        tries += 1
         suspected = found[:]
         found.clear()
         try:
@@ -98,6 +103,9 @@ def _take(
                 return act(page, passed_over)
         except psycopg.Error as error:
             if found == suspected or trouble_of(error) is not Trouble.REFUSED:
+                raise
+            if tries >= MOST_FINDS:
+                found.clear()
                 raise
 
 

@@ -15,6 +15,7 @@ from django_pgjobs.models import Statistic, StatisticSum
 from django_pgjobs.queries import numbers, statistics
 from django_pgjobs.queries.signs import sum_ended
 from django_pgjobs.queries.statistics import STEPS, Cell, Minute
+from tests.chaos.figures import find_unequal_sums
 from tests.test_statistics import cell, minutes_ago
 
 pytestmark = pytest.mark.django_db
@@ -104,6 +105,19 @@ def test_parts_are_entered_once(cursor: Any) -> None:
         statistics.roll_up(cursor, step)
     assert StatisticSum.objects.count() == 2 * len(CELLS)
     assert {row.period for row in Statistic.objects.all()} == {"5 minutes"}
+
+
+def test_the_chaos_test_notices_sums_that_say_something_else(cursor: Any) -> None:
+    write(cursor, 4)
+    for step in roll_up(cursor):
+        step()
+    raw = connection.connection
+    assert find_unequal_sums(raw) == []
+    StatisticSum.objects.filter(queue_name="mail").update(failed=F("failed") + 1)
+    StatisticSum.objects.filter(task_path="b").delete()
+    assert [found.partition(":")[0] for found in sorted(find_unequal_sums(raw))] == [
+        "queue mail", "task b"
+    ]  # fmt: skip
 
 
 def test_what_is_older_than_it_is_kept_goes(cursor: Any) -> None:

@@ -17,7 +17,7 @@ SELECT
     job.max_attempts::bigint + job.lost_count,
     job.run_after, job.due_at, job.expires_at, job.finished_at, job.last_attempted_at, job.cancel_requested_at,
     job.note, job.priority, {job.as_undeclared}, job.errors -> -1 ->> 'exception_class'::text,
-    left(job.errors -> -1 ->> 'message', 300),
+    left(job.errors -> -1 ->> 'message'::text, 300),
     worker.name, CASE WHEN worker.ended_at IS NULL THEN worker.lease_expires_at END,
     statement_timestamp(),
     (

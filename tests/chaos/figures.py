@@ -1,4 +1,7 @@
-"""Statistics against the ledger: they may miss what a killed worker had counted, and never add."""
+"""Statistics against the ledger: they may miss what a killed worker had counted, and never add.
+
+And their sums by queue and by task against them: those say the same.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,34 @@ SELECT
     COALESCE(sum(lost), 0), COALESCE(sum(enqueued), 0)
 FROM pgjobs_statistic
 """
+# What both tables say of each queue and task, but for parts, which are in no sum yet.
+READ_UNEQUAL = """
+WITH said AS (
+    SELECT kind, name, sum(enqueued) AS enqueued, sum(successful) AS successful,
+        sum(failed) AS failed, sum(cancelled) AS cancelled, sum(lost) AS lost
+    FROM pgjobs_statistic
+    CROSS JOIN LATERAL (VALUES ('queue', queue_name), ('task', task_path)) AS each (kind, name)
+    WHERE period <> 'part'
+    GROUP BY kind, name
+),
+summed AS (
+    SELECT CASE WHEN task_path IS NULL THEN 'queue' ELSE 'task' END AS kind,
+        COALESCE(queue_name, task_path) AS name, sum(enqueued) AS enqueued,
+        sum(successful) AS successful, sum(failed) AS failed, sum(cancelled) AS cancelled,
+        sum(lost) AS lost
+    FROM pgjobs_statistic_sum
+    GROUP BY 1, 2
+)
+SELECT kind, name, said::text, summed::text
+FROM said FULL JOIN summed USING (kind, name)
+WHERE said::text IS DISTINCT FROM summed::text
+"""
+
+
+def find_unequal_sums(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return the queues and tasks of which sums say something else than the statistics."""
+    rows = connection.execute(READ_UNEQUAL).fetchall()
+    return [f"{kind} {name}: {said}, in sums {summed}" for kind, name, said, summed in rows]
 
 
 def read_sums(connection: psycopg.Connection[Any]) -> dict[str, int]:

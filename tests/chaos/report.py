@@ -63,6 +63,7 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         nodes, made = trees.read_nodes(connection), trees.read_made(connection)
         uncounted = trees.count_left(connection)
         sums = figures.read_sums(connection)
+        unequal = figures.find_unequal_sums(connection)
         kept = times.read_occurrences(connection)
         scheduled = {
             "occurrences": times.find_doubled(kept),
@@ -92,6 +93,7 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         **check_trees(history, nodes, made),
         **scheduled,
         "statistics": figures.find_overcounted(changes, sums),
+        "sums": unequal,
         "uncounted": [f"{uncounted} changes are left"] if uncounted else [],
     }
     pauses = checks.find_standstill(history, NOTEWORTHY_SECONDS, ended_at)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from django_pgjobs import pause, resume
 from django_pgjobs.models import Pause
@@ -33,8 +33,10 @@ def hold_unbegun_jobs(start_thread: Start, gate: Gate) -> list[int]:
     """Let a worker with one slot, which is taken, claim jobs ahead; return their ids."""
     worker = start_thread(concurrency=1, poll_interval=NEVER)
     worker.runner.slots.mean_duration = 0.001
-    first = gate_tasks.wait_at_gate.enqueue()
-    make_jobs(5)
+    # For one claim: behind a job that has run for 50 ms none would be held.
+    with transaction.atomic():
+        first = gate_tasks.wait_at_gate.enqueue()
+        make_jobs(5)
     gate.wait_entered()
     wait_until(lambda: count_jobs(status="running") == 6)
     assert get_job(first.id).status == "running"

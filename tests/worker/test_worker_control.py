@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
@@ -69,8 +69,9 @@ def test_what_a_worker_had_claimed_ahead_goes_back_when_it_becomes_quiet(
     monkeypatch.setattr(pump, "HOARD_SECONDS", NEVER)
     worker = start_thread(concurrency=1, lease=NEVER)
     worker.runner.slots.mean_duration = 0.001
-    tasks.wait_at_gate.enqueue()
-    make_jobs(5)
+    with transaction.atomic():
+        tasks.wait_at_gate.enqueue()
+        make_jobs(5)
     gate.wait_entered()
     wait_until(lambda: count_jobs(status="running") == 6)
     ask(worker.id, QUIET)
@@ -115,8 +116,9 @@ def test_a_notification_about_workers_gives_no_job_back(
     worker = start_thread(concurrency=1, lease=NEVER)
     worker.runner.slots.mean_duration = 0.001
     wait_until_listening(worker)
-    tasks.wait_at_gate.enqueue()
-    make_jobs(5)
+    with transaction.atomic():
+        tasks.wait_at_gate.enqueue()
+        make_jobs(5)
     gate.wait_entered()
     wait_until(lambda: count_jobs(status="running") == 6)
     before = get_worker(worker.id).heartbeat_at

@@ -149,7 +149,8 @@ def preview(
         found = Preview(is_unknown=True)
     if found.is_partial:
         left = max(QUICK_SECONDS - (time.monotonic() - began), LEAST_SECONDS)
-        _count_exactly(found, action, selection, narrow, left if is_quick else EXACT_SECONDS)
+        seconds = left if is_quick else EXACT_SECONDS
+        _count_exactly(found, action, selection, narrow, seconds, is_quick=is_quick)
     elif action.name in ENDING:
         found.dependants = count_dependants(_walk_of(action, selection, narrow, NONE).jobs())
     return found
@@ -161,11 +162,19 @@ def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Chos
 
 
 def _count_exactly(
-    found: Preview, action: Action, selection: Selection, narrow: Narrow, seconds: float
+    found: Preview,
+    action: Action,
+    selection: Selection,
+    narrow: Narrow,
+    seconds: float,
+    *,
+    is_quick: bool,
 ) -> None:
     """Note how many jobs the change would walk to, how many more if attempts are reset, how many
-    others are cancelled with them, and where they are; none of it may take longer than *seconds*.
+    others are cancelled with them, and where they are; none of it may take longer than *seconds*,
+    if it *is_quick* all together.
     """
+    began = time.monotonic()
     further, ends = _more_of(action, selection, narrow), action.name in ENDING
     found.more, found.dependants = None if further else 0, None if ends else 0
     try:
@@ -176,7 +185,9 @@ def _count_exactly(
                 found.more = further.total()
             if ends:
                 found.dependants = find_dependants(walk.jobs())
-            found.put(walk.places())
+            # That takes about as long again.
+            if not is_quick or time.monotonic() - began < seconds / 2:
+                found.put(walk.places())
     except TooSlow:
         pass
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from typing import Any
 
 import pytest
@@ -77,6 +78,29 @@ def test_a_cancellation_says_how_many_it_is_about(small: None, admin_client: Cli
     assert "5 jobs." in text_of(admin_client, where)
     confirm(admin_client, where, typed="5")
     assert count_jobs(status="cancelled") == 5
+
+
+def test_a_page_that_is_to_be_there_at_once_counts_once_if_that_took_most_of_its_time(
+    small: None, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total, places, asked = previewing.Walk.total, previewing.Walk.places, list[int]()
+
+    def slow_total(walk: previewing.Walk) -> int:
+        time.sleep(0.6 * previewing.QUICK_SECONDS)
+        return total(walk)
+
+    def noted_places(walk: previewing.Walk) -> Any:
+        asked.append(1)
+        return places(walk)
+
+    monkeypatch.setattr(previewing.Walk, "total", slow_total)
+    monkeypatch.setattr(previewing.Walk, "places", noted_places)
+    make_old_jobs(7, "successful")
+    where = address("delete", Selection({"status": "successful", **OLD}))
+    assert "7 jobs." in text_of(admin_client, where)
+    assert not asked
+    assert "7 jobs." in text_of(admin_client, counting(where))
+    assert asked
 
 
 def test_what_cannot_be_counted_is_said_to_be_so(

@@ -114,7 +114,7 @@ def test_a_job_whose_change_waited_for_a_lock_is_left_alone_for_a_moment_only(
         return []
 
     def left_alone() -> list[int]:
-        pages = refusals.in_pages(own, act, size=1, find=lambda _: [7], paths={7: ADD})
+        pages = refusals.in_pages(own, act, size=1, find=lambda _: {7: ADD})
         assert list(pages) == [[]]
         return refusals.passed_over()
 

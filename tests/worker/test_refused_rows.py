@@ -168,11 +168,11 @@ def test_what_a_worker_knows_of_refused_jobs_is_bounded(
             raise psycopg.errors.RaiseException("refused")
         return []
 
-    def find(passed_over: list[int]) -> list[int]:
-        return [len(passed_over) + 1]
+    def find(passed_over: list[int]) -> dict[int, str]:
+        job_id = len(passed_over) + 1
+        return {job_id: f"task {job_id}"}
 
-    paths = {job_id: f"task {job_id}" for job_id in range(1, 31)}
-    assert list(known.in_pages(own, take, size=1, find=find, paths=paths)) == [[]]
+    assert list(known.in_pages(own, take, size=1, find=find)) == [[]]
     assert known.passed_over() == [*range(11, 31)]
 
 

@@ -13,6 +13,7 @@ refused then; so a row is to blame that was found twice in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -42,6 +43,7 @@ def in_pages(
     size: int,
     find: Find,
     on_refused: Refused[int],
+    take_found: Callable[[], Sequence[T]] | None = None,
     known: Sequence[int] = (),
     patience: int | None = None,
 ) -> Iterator[Sequence[T]]:
@@ -49,13 +51,14 @@ def in_pages(
 
     *act* is given how many rows to take at most, and the ids of those to pass over: those *known*
     before, and what is refused. *find* locks the row that *act* would take first and returns its
-    id. With *patience* the pages end after so many refused rows.
+    id; *take_found*, or *act*, takes it. With *patience* the pages end after so many refused rows.
     """
     passed_over, page, crossed = list(known), size, 0
-    while True:
+    take_one = partial(_take_one, connection, find, take_found or partial(act, 1, passed_over))
+    while patience is None or len(passed_over) - len(known) < patience:
         found: list[int] = []
         try:
-            rows = _take(connection, act, find, page, passed_over, found)
+            rows = act(page, passed_over) if page > 1 else take_one(passed_over, found)
         except psycopg.Error as error:
             if (trouble := trouble_of(error)) in (Trouble.LOST, Trouble.MISFIT):
                 raise
@@ -63,12 +66,10 @@ def in_pages(
             if page > 1 or 0 < crossed < MAX_CROSSED:
                 page = max(1, page // STEP)
                 continue
-            if patience is not None and len(passed_over) - len(known) >= patience:
-                return
             if not found:
                 raise
+            passed_over += found
             for row_id in found:
-                passed_over.append(row_id)
                 on_refused(row_id, error)
         else:
             yield rows
@@ -77,21 +78,18 @@ def in_pages(
             page, crossed = min(size, page * STEP), 0
 
 
-def _take(
+def _take_one(
     connection: OwnConnection,
-    act: Act[T],
     find: Find,
-    page: int,
+    take: Callable[[], Sequence[T]],
     passed_over: list[int],
     found: list[int],
 ) -> Sequence[T]:
-    """Let *act* take a page; if that is one row, note in *found* which it is before.
+    """Find a row and take it; note in *found* which it is before.
 
     What is refused is tried until the same row has been found twice in a row; nothing is noted if
     that takes too long.
     """
-    if page > 1:
-        return act(page, passed_over)
     tries = 0
     while True:
         tries += 1
@@ -100,7 +98,7 @@ def _take(
         try:
             with connection.transaction():
                 found += find(passed_over)
-                return act(page, passed_over)
+                return take()
         except psycopg.Error as error:
             if found == suspected or trouble_of(error) is not Trouble.REFUSED:
                 raise

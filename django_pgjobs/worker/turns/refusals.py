@@ -120,23 +120,30 @@ class Refusals:
         act: Callable[[int, list[int]], Sequence[T]],
         *,
         size: int,
-        find: Callable[[list[int]], Sequence[int]],
-        paths: Mapping[int, str],
+        find: Callable[[list[int]], Mapping[int, str]],
+        take_found: Callable[[], Sequence[T]] | None = None,
     ) -> Iterator[Sequence[T]]:
         """Yield pages as `careful.in_pages` does, around the jobs to leave alone, and note more.
 
-        *paths* are the tasks of jobs, as far as *find* has entered those that it returned.
+        *find* returns the job with its task, or "" if a refusal is not to count against that.
         """
+        paths: dict[int, str] = {}
+
+        def find_and_note(passed_over: list[int]) -> list[int]:
+            found = find(passed_over)
+            paths.update(found)
+            return list(found)
 
         def leave(job_id: int, error: psycopg.Error) -> None:
-            self._leave_alone(connection, job_id, error, paths.get(job_id, ""))
+            self._leave_alone(connection, job_id, error, paths[job_id])
 
         return in_pages(
             connection,
             act,
             size=size,
-            find=find,
+            find=find_and_note,
             on_refused=leave,
+            take_found=take_found,
             known=self.passed_over(),
             patience=PATIENCE,
         )

@@ -240,13 +240,11 @@ class Look(Duty):
             found.note_promotion(rows)
             return range(rows[0][0])
 
-        def find(passed_over: list[int]) -> list[int]:
+        def find(passed_over: list[int]) -> dict[int, str]:
             statement = partial(send, max_jobs=1, passed_over=passed_over, acts=False)
             [[(_, _, ids)]] = self._connection.round_trip([statement])
-            return list(ids)
+            return dict.fromkeys(ids, "")
 
-        pages = self._refusals.in_pages(
-            self._connection, promote, size=PROMOTE_BATCH, find=find, paths={}
-        )
+        pages = self._refusals.in_pages(self._connection, promote, size=PROMOTE_BATCH, find=find)
         for _ in pages:
             pass

@@ -106,7 +106,7 @@ def measure_drain(
     system.reset()
     with system.workers(processes, task=warm_up, logs=logs) as group:
         rate, progress = drain(system, group, task, count, system.bench.limit)
-        if task == "insert" and progress.complete:
+        if task.startswith("insert") and progress.complete:
             rows = system.query("SELECT count(*) FROM bench_entry")
             if rows != count:
                 raise MeasurementFailed(f"{count} jobs wrote {rows} rows")

@@ -82,6 +82,13 @@ ROWS: tuple[Row, ...] = (
         method="--jobs jobs whose body inserts one row (ORM; without Django: the driver)",
     ),
     Row(
+        "insert_kept",
+        (Figure("rate", "the same, resets_session=False", "jobs/s", target=Target(3_300)),),
+        lambda system: measures.measure_drain(system, "insert_kept", 1),
+        only=("ours",),  # the others never reset a session
+        method="the same, by a task that promises to leave nothing in its session",
+    ),
+    Row(
         "stream",
         (Figure("rate", "enqueue one by one while 1 process works", "jobs/s"),),
         measures.measure_stream,

@@ -70,7 +70,7 @@ class Outlook:
     @property
     def waits_for_news(self) -> bool:
         """Is the pump to claim jobs of each kind, and does it know of no place?"""
-        return self.has_room and self.is_idle
+        return self.is_idle and self.has_room
 
     @property
     def has_full_queue(self) -> bool:

@@ -24,6 +24,7 @@ from functools import partial
 
 import psycopg
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries import claims
@@ -178,11 +179,11 @@ class Pump(Role):
         self._return_unbegun(now)
         self._demand.measure(self._connection.distance)
         turn = Turn(self._state.worker_id)
-        waits = self._places.waits(now, self._demand.rooms())
+        rooms, waits = self._rooms(now)
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
         self._plan_telling(turn, writing.travelling, stored)
-        claim = self._plan_claim(turn, writing, now, waits=waits)
+        claim = self._plan_claim(turn, writing, now, rooms, waits=waits)
         if not waits:
             # Last: nothing may wait for a lock behind it.
             ended = [attempt for attempt, _ in writing.entries]
@@ -216,6 +217,13 @@ class Pump(Role):
                 self._places.note_listing(offer)
             offers.popleft()
 
+    def _rooms(self, now: float) -> tuple[Rooms, bool]:
+        """Return how many jobs of each kind to claim, and whether the claim waits for its turn."""
+        rooms = self._demand.rooms()
+        if self._places.waits(now, rooms):
+            return self._demand.rooms(waits=True), True
+        return rooms, False
+
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
         if not is_due:
             return Writing(self._completer, self._connection)
@@ -245,8 +253,9 @@ class Pump(Role):
             send = partial(claims.send_key_wakeup, channel=JOBS_CHANNEL, lanes=lanes)
             turn.add(send, ignore)
 
-    def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
-        rooms = self._demand.rooms(waits=waits)
+    def _plan_claim(
+        self, turn: Turn, writing: Writing, now: float, rooms: Rooms, *, waits: bool
+    ) -> Claim | None:
         if not any(rooms):
             return None
         plan = self._places.plan(

@@ -43,6 +43,11 @@ def insert(number: int) -> None:
     Entry.objects.create(number=number)
 
 
+@task(resets_session=False)
+def insert_kept(number: int) -> None:
+    Entry.objects.create(number=number)
+
+
 @task
 def record(number: int) -> None:
     now = time.time()

@@ -202,6 +202,13 @@ PROCESS = (
         ("tests/worker/test_vitals.py",),
     ),
     (
+        "cursors of a connection that was lost",
+        "django_pgjobs/queries/connection.py",
+        "self._listens, self._cursors = False, []",
+        "self._listens = False",
+        ("tests/worker/test_sessions.py",),
+    ),
+    (
         "marks of a connection that connects",
         "django_pgjobs/queries/connection.py",
         "            self.moved_at = math.inf\n",

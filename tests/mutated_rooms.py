@@ -132,8 +132,8 @@ ROOMS = (
     (
         "worker that is busy with all threads",
         f"{WORKER}claiming/outlook.py",
-        "return self.has_room and self.is_idle",
-        "return self.wants_jobs and self.is_idle",
+        "return self.is_idle and self.has_room",
+        "return self.is_idle and self.wants_jobs",
         ROOMS_TESTS,
     ),
     (

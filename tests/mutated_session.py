@@ -95,14 +95,14 @@ SESSION_CARE = (
     ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),
     (
         "primary of several hosts",
-        f"{QUERIES}connection.py",
+        f"{QUERIES}own_settings.py",
         '{"target_session_attrs": "primary"}',
         "{}",
         FAILOVER,
     ),
     (
         "timeout for idle sessions",
-        f"{QUERIES}connection.py",
+        f"{QUERIES}own_settings.py",
         '    "idle_session_timeout": "0",\n',
         "",
         SESSIONS,

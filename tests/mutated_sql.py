@@ -85,7 +85,7 @@ STATEMENTS = (
     ),
     (
         "search path of own connections",
-        "django_pgjobs/queries/connection.py",
+        "django_pgjobs/queries/own_settings.py",
         '    "search_path": "pg_catalog, pg_temp",\n',
         "",
         (

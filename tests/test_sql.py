@@ -16,8 +16,8 @@ import pytest
 from django.apps import apps
 from django.db import connection, transaction
 
-from django_pgjobs.queries.connection import SERVER_SETTINGS
 from django_pgjobs.queries.cursor import raw_statement, statement
+from django_pgjobs.queries.own_settings import SERVER_SETTINGS
 from django_pgjobs.sql import load
 from tests import helpers
 from tests.helpers import ROOT, in_a_loop

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgjobs.queries.connection import SERVER_SETTINGS
 from django_pgjobs.queries.cursor import statement
+from django_pgjobs.queries.own_settings import SERVER_SETTINGS
 from tests.admin.test_overview_cost import nodes
 from tests.factories import make_worker
 

@@ -1,7 +1,6 @@
 """The worker's own connections: autocommit, prepared statements, a deadline on everything.
 
-No user code ever touches them. Their planner settings leave each hot statement the one plan it
-was written for: a table that fills and empties all day has no statistics to trust.
+No user code ever touches them.
 """
 
 from __future__ import annotations
@@ -18,64 +17,28 @@ from typing import Any
 
 import psycopg
 from django.db import connections
-from psycopg import pq, sql
+from psycopg import sql
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor, OwnCursor
 from django_pgjobs.queries.errors import CommitRefused, is_stale
 from django_pgjobs.queries.notifications import listen
+from django_pgjobs.queries.own_settings import (
+    SERVER_SETTINGS,
+    apply_settings,
+    connection_parameters,
+    find_schema,
+)
 
-# A statement of ours that takes longer than this is cut off by the server, ...
-STATEMENT_SECONDS = 30
-# ... and one whose answer does not come by then is cut off here: the server is frozen or gone.
+# An answer that does not come by then is cut off here: the server is frozen or gone.
 ANSWER_SECONDS = 35.0
 # How long a statement waits for a lock, unless its connection has another limit.
 LOCK_SECONDS = 10.0
-
-SERVER_SETTINGS = {
-    "statement_timeout": f"{STATEMENT_SECONDS}s",
-    "idle_in_transaction_session_timeout": "60s",
-    "idle_session_timeout": "0",
-    "transaction_timeout": "0",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_nestloop": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
-    # How values are read and written.
-    "array_nulls": "on",
-    "DateStyle": "ISO",
-    # Statements name the schema of our tables, so that other people's objects are not found.
-    "search_path": "pg_catalog, pg_temp",
-}
-# Asked before the search path is set, so with the names and operators of PostgreSQL only.
-FIND_SCHEMA = """
-SELECT namespace.nspname::text
-FROM pg_catalog.pg_class AS class
-JOIN pg_catalog.pg_namespace AS namespace
-    ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace
-WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
-"""
 
 # How long the server waits for the next statement while a transaction holds locks.
 QUESTION_TIMEOUT = "1s"
 
 REFUSED_COMMIT = "the commit failed (a lost connection, or a deferred constraint)"
-
-TRANSPORT = {
-    # The next one of several hosts, if this one is a standby. Not "read-write": that asks for
-    # the default of transactions, which SERVER_SETTINGS decide. `_set_up` looks, too.
-    **({"target_session_attrs": "primary"} if pq.version() >= 140000 else {}),
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
-
 
 Send = Callable[[Cursor], None]
 
@@ -165,6 +128,8 @@ class OwnConnection:
         # How often it was opened.
         self.opened = 0
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        # Used ones, all of whose rows are fetched: a new one takes longer than a short statement.
+        self._cursors: list[OwnCursor] = []
 
     @property
     def is_open(self) -> bool:
@@ -178,7 +143,7 @@ class OwnConnection:
     def open(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Return the open connection; raise psycopg.OperationalError if it cannot be opened."""
         if self._connection is None or self._connection.closed:
-            self._listens = False
+            self._listens, self._cursors = False, []
             params = connection_parameters(self.alias)
             params["application_name"] = f"pgjobs {self.role}"
             self.moved_at = math.inf
@@ -280,8 +245,8 @@ class OwnConnection:
         connection: psycopg.Connection[tuple[Any, ...]],
         sends: Sequence[Send],
     ) -> list[list[Any]]:
-        with self._usable_session(), contextlib.ExitStack() as stack:
-            cursors = [stack.enter_context(self._new_cursor(connection)) for _ in sends]
+        with self._usable_session():
+            cursors = [self._take_cursor(connection) for _ in sends]
             try:
                 with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext() as line:
                     for send, cursor in zip(sends, cursors, strict=True):
@@ -292,7 +257,9 @@ class OwnConnection:
             except psycopg.Error:
                 _roll_back(connection)
                 raise
-            return [cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
+            rows = [cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
+            self._cursors += cursors
+            return rows
 
     def cut(self) -> None:
         """Break the connection under a statement that waits too long; safe from any thread."""
@@ -317,6 +284,10 @@ class OwnConnection:
         finally:
             self.answer_due = None
             self.moved_at = time.monotonic()
+
+    def _take_cursor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> OwnCursor:
+        """Return a cursor without rows: those of a round trip that failed do not come back."""
+        return self._cursors.pop() if self._cursors else self._new_cursor(connection)
 
     def _new_cursor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> OwnCursor:
         cursor = OwnCursor(connection)
@@ -373,25 +344,9 @@ class OwnConnection:
             set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))
             connection.execute(set_role, prepare=False)
         # After the role is set: the path may hold "$user".
-        found = connection.execute(FIND_SCHEMA, prepare=False).fetchone()
-        self.schema = found[0] if found else None
+        self.schema = find_schema(connection)
         if self.is_direct:
             connection.prepare_threshold = 0
-            connection.execute(
-                "SELECT pg_catalog.set_config(name, value, false)"
-                " FROM unnest(%s::text[], %s::text[]) AS setting (name, value)"
-                # Older servers do not know all of them.
-                " WHERE pg_catalog.current_setting(name, true) IS NOT NULL",
-                [list(self._settings), list(self._settings.values())],
-                prepare=False,
-            )
+            apply_settings(connection, self._settings)
         else:
             connection.prepare_threshold = None
-
-
-def connection_parameters(alias: str) -> dict[str, Any]:
-    """Return what psycopg needs to open a connection of its own to the database of *alias*."""
-    given = connections[alias].get_connection_params()
-    ours = {"cursor_factory", "server_side_binding", "prepare_threshold", "context", "autocommit"}
-    params = TRANSPORT | {key: value for key, value in given.items() if key not in ours}
-    return params

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 
-from django_pgjobs.queries import connection
+from django_pgjobs.queries import connection, own_settings
 from django_pgjobs.worker.process import worker_process
 from django_pgjobs.worker.running import outcome, watchdog
 from django_pgjobs.worker.turns import refusals
 
 connection.ANSWER_SECONDS = 1.0
-connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
+own_settings.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
 watchdog.LOOK_SECONDS = 0.2
 worker_process.LAST_SECONDS = 0.7
 outcome.UNKNOWN_TASK_SECONDS = (

@@ -148,8 +148,8 @@ def test_the_server_ends_no_session_on_watch_that_is_only_waiting_for_its_next_p
     poll_interval: float, seconds: float
 ) -> None:
     own: Any = mock.Mock(listens=True, schema="public")
-    outlook: Any = mock.Mock(waits_for_news=True, has_full_queue=False, ran_dry_at=0.0)
-    look: Any = mock.Mock(due_at=lambda now: math.inf, waited_at=0.0)
+    outlook: Any = mock.Mock(waits_for_news=True, has_full_queue=False, waited_at=0.0)
+    look: Any = mock.Mock(due_at=lambda now: math.inf)
     duty = Watch(
         WorkerState(make_options(poll_interval=poll_interval), "test:1"),
         outlook,

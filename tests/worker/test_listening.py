@@ -23,8 +23,8 @@ class Flag:
     """The duty of a worker that hears of jobs and has found none for long."""
 
     def __init__(self) -> None:
-        self.outlook: Any = mock.Mock(waits_for_news=True, is_idle=True)
-        self.look: Any = mock.Mock(is_quiet=True, waited_at=0.0, due_at=lambda now: 0.0)
+        self.outlook: Any = mock.Mock(waits_for_news=True, is_idle=True, waited_at=0.0)
+        self.look: Any = mock.Mock(is_quiet=True, due_at=lambda now: 0.0)
         state = WorkerState(make_options(), "test:1", worker_id=7)
         own: Any = None
         self.duty = Listening(state, self.outlook, own, self.look, hears=lambda: True)
@@ -67,7 +67,7 @@ def test_a_worker_with_full_slots_keeps_it_for_longer_than_one_that_finds_jobs(
     flag = Flag()
     flag.write()
     flag.outlook.waits_for_news, flag.outlook.is_idle = False, is_idle
-    flag.look.waited_at = 100.0
+    flag.outlook.waited_at = 100.0
     assert flag.duty.due_at(100.0) == 100.0 + pause
 
 

@@ -37,7 +37,9 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    outlook = mock.Mock(
+        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+    )
     ends: list[str] = []
     duty = make_look(
         outlook,
@@ -53,7 +55,9 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    outlook = mock.Mock(
+        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+    )
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
@@ -71,7 +75,9 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: bool) -> None:
     """But soon: some may have keys, or were locked. One that found nothing looks at once."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    outlook = mock.Mock(
+        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+    )
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
@@ -137,7 +143,9 @@ def test_a_drain_goes_on_as_long_as_batches_are_to_be_counted() -> None:
 
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)
+    outlook = mock.Mock(
+        is_idle=True, is_releasing=False, is_settling=False, claimed=1, waited_at=0.0
+    )
     ends: list[str] = []
     duty = make_look(
         outlook,
@@ -157,7 +165,12 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
 def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
     """And not after each claim of jobs of the other kind."""
     outlook = mock.Mock(
-        waits_for_news=False, is_idle=True, is_releasing=False, is_settling=False, claimed=0
+        waits_for_news=False,
+        is_idle=True,
+        is_releasing=False,
+        is_settling=False,
+        claimed=0,
+        waited_at=0.0,
     )
     duty = make_look(
         outlook,
@@ -171,7 +184,12 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
     outlook = mock.Mock(
-        waits_for_news=False, is_idle=False, is_releasing=False, is_settling=False, claimed=0
+        waits_for_news=False,
+        is_idle=False,
+        is_releasing=False,
+        is_settling=False,
+        claimed=0,
+        waited_at=0.0,
     )
     duty = make_look(
         outlook,

@@ -17,12 +17,9 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import (
-    OwnConnection,
-    Question,
-    SessionUnusable,
-    connection_parameters,
-)
+from django_pgjobs.queries.connection import OwnConnection, Question, SessionUnusable
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.own_settings import connection_parameters
 from django_pgjobs.worker.running.slots import Slots
 from tests import tasks
 from tests.factories import get_job, get_worker
@@ -233,6 +230,30 @@ def test_statements_that_fail_half_way_through_their_transaction_leave_none_open
         own.round_trip([question, lambda cursor: cursor.execute("SELECT 1 / 0")])
     assert answers == [[(7,)]]
     assert own.round_trip([lambda cursor: cursor.execute("SELECT 1")]) == [[(1,)]]
+
+
+def send_numbers(cursor: Cursor) -> None:
+    cursor.execute("SELECT generate_series(1, 3)")
+
+
+def send_nothing(cursor: Cursor) -> None:
+    pass
+
+
+def test_a_statement_that_is_not_sent_has_no_rows_of_an_earlier_one(own: OwnConnection) -> None:
+    """Cursors are used again."""
+
+    def send_error(cursor: Cursor) -> None:
+        cursor.execute("SELECT 1/0")
+
+    numbers = [(1,), (2,), (3,)]
+    assert own.round_trip([send_numbers, send_numbers]) == [numbers, numbers]
+    assert own.round_trip([send_nothing, send_nothing, send_numbers]) == [[], [], numbers]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        own.round_trip([send_numbers, send_error])
+    assert own.round_trip([send_nothing, send_nothing]) == [[], []]
+    own.close()
+    assert own.round_trip([send_nothing, send_numbers]) == [[], numbers]
 
 
 def test_a_worker_that_stands_still_while_it_chooses_holds_up_nobody_for_long(

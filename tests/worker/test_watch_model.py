@@ -71,14 +71,14 @@ class WatchOfIdleWorker:
 
     outlook: Any = field(
         default_factory=lambda: mock.Mock(
-            waits_for_news=True, has_room=True, has_full_queue=False, ran_dry_at=0.0
+            waits_for_news=True, has_room=True, has_full_queue=False, waited_at=0.0
         )
     )
 
     def __post_init__(self) -> None:
         self.state = WorkerState(make_options(poll_interval=NEVER), "test:1")
         own = mock.Mock(listens=True, schema="public")
-        self.look = mock.Mock(due_at=lambda now: math.inf, waited_at=0.0)
+        self.look = mock.Mock(due_at=lambda now: math.inf)
         self.heard = 0
         self.duty = Watch(
             self.state,
@@ -156,11 +156,11 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     watch_of.act()
     watch_of.outlook.waits_for_news = False
     watch_of.outlook.claimed, watch_of.outlook.claimed_until_dry = 5, 5
-    watch_of.outlook.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
+    watch_of.outlook.waited_at = time.monotonic() - watch.STUCK_SECONDS / 2
     assert watch_of.seconds_to_next() > 0
-    watch_of.outlook.claimed, watch_of.outlook.ran_dry_at = 6, time.monotonic()
+    watch_of.outlook.claimed, watch_of.outlook.waited_at = 6, time.monotonic()
     assert watch_of.seconds_to_next() > 0
-    watch_of.outlook.ran_dry_at = 0.0
+    watch_of.outlook.waited_at = 0.0
     assert watch_of.seconds_to_next() <= 0
 
 
@@ -169,10 +169,10 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.act((True, False))
     watch_of.act()
-    watch_of.look.waited_at = time.monotonic()
+    watch_of.outlook.waited_at = time.monotonic()
     watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
     assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
-    watch_of.look.waited_at -= watch.FULL_SECONDS
+    watch_of.outlook.waited_at -= watch.FULL_SECONDS
     watch_of.act()
     assert not watch_of.duty.hears_of_jobs
     assert watch_of.seconds_to_next() == math.inf, "nor does it ask for it"

@@ -39,8 +39,8 @@ class Outlook:
         self.offers: deque[Listing | str] = deque()
         # How many jobs the claims brought, and when one last ended without an answer.
         self.claimed, self.claim_lost_at = 0, -math.inf
-        # When it last wanted jobs and knew of no place, and how many it had claimed by then.
-        self.ran_dry_at, self.claimed_until_dry = 0.0, 0
+        # Until when it last waited for news, and how many it had claimed by then.
+        self.waited_at, self.claimed_until_dry = 0.0, 0
 
     @property
     def wants_jobs(self) -> bool:
@@ -88,7 +88,7 @@ class Outlook:
     def note_dry(self) -> bool:
         """Note it if the pump waits for news; return whether it does."""
         if is_dry := self.waits_for_news:
-            self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
+            self.waited_at, self.claimed_until_dry = time.monotonic(), self.claimed
         return is_dry
 
     def seconds_of_rest(self, now: float, rooms: Rooms, *, is_dry: bool) -> float | None:

@@ -302,6 +302,8 @@ class Pump(Role):
             self._errands.look_by(time.monotonic() + min(delay for _, delay in returned))
 
     def _note_ended(self, attempts: list[Attempt]) -> None:
+        if not attempts:
+            return
         rows = [attempt.row for attempt in attempts]
         self._places.note_ended(rows)
         self._errands.note_ended(rows)
@@ -335,7 +337,7 @@ class Pump(Role):
         remote = {a.row.task_path for a in attempts if is_remote(a.task)}
         self._state.paths_of_others |= remote
         if not self._state.options.unknown_fails:
-            self._refusals.note_unknown(a.row.task_path for a in attempts if not a.task)
+            self._refusals.note_unknown([a.row.task_path for a in attempts if not a.task])
         if worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %s of a lost lease",
@@ -378,6 +380,8 @@ class Pump(Role):
         if is_dry:
             self._errands.wake()
         self.wait(self.outlook.seconds_of_rest(now, rooms, is_dry=is_dry))
+        if is_dry:
+            self.outlook.waited_at = time.monotonic()
 
     def _return_unbegun(self, now: float) -> None:
         if note := self._recalled:

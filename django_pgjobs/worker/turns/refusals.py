@@ -98,11 +98,11 @@ class Refusals:
         now, paths = time.monotonic(), self._paths
         return [path for path, until in paths.items() if until > now]
 
-    def note_unknown(self, paths: Iterable[str]) -> None:
+    def note_unknown(self, paths: Sequence[str]) -> None:
         """Leave the jobs of tasks that are not here to others; say so once for each pause."""
-        unknown = Counter(paths)
-        if not unknown:
+        if not paths:
             return
+        unknown = Counter(paths)
         with self._lock:
             new = unknown.keys() - self.passed_over_paths()
             self._pass_over_paths(unknown, UNKNOWN_SECONDS)

@@ -63,7 +63,7 @@ class Listening(Duty):
         elif self.is_said:
             pause = FULL_SECONDS if self._outlook.is_idle else BUSY_SECONDS
             if not self._outlook.waits_for_news:
-                due = self._look.waited_at + pause
+                due = self._outlook.waited_at + pause
             else:
                 due = math.inf if self._hears() else now
         elif self._hears() and self._look.is_quiet:

@@ -98,8 +98,6 @@ class Look(Duty):
         self._due = 0.0
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
-        # When the pump was last seen waiting for news.
-        self.waited_at = 0.0
         self._allowed_at = 0.0
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
@@ -131,11 +129,6 @@ class Look(Duty):
         self._gap = min(self._gap, LISTEN_AFTER_SECONDS)
         self._due = 0.0
 
-    def observe(self, now: float) -> None:
-        """See what the pump is at."""
-        if self._outlook.waits_for_news:
-            self.waited_at = now
-
     def begin_anew(self) -> None:
         self._gap = FIRST_GAP_SECONDS
         self._due = 0.0
@@ -155,7 +148,7 @@ class Look(Duty):
         if not self._outlook.wants_jobs:
             return math.inf
         if not self._outlook.waits_for_news:
-            due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
+            due = max(self._looked_at, self._outlook.waited_at) + BUSY_LOOK_SECONDS
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._may_end_drain:
             due = 0.0

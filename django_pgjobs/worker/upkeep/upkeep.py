@@ -116,11 +116,10 @@ class Upkeep(Role):
 
     def _do_what_is_due(self) -> None:
         """Do what is due, or sleep until something is."""
-        self._duties.look.observe(time.monotonic())
-        self._duties.watch.observe(time.monotonic())
         self._connect()
         self._hear()
         now = time.monotonic()
+        self._duties.watch.observe(now)
         due = [duty for duty in self._duties if duty.due_at(now) <= now]
         sent = []
         for duty in due:

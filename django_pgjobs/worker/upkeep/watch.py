@@ -213,7 +213,7 @@ class Watch(Duty):
             times = [self._long_at()]
             if not self._outlook.waits_for_news:
                 # While a claim is under way.
-                times.append(now + max(FULL_SECONDS, (now - self._look.waited_at) / 2))
+                times.append(now + max(FULL_SECONDS, (now - self._outlook.waited_at) / 2))
         elif not self._outlook.waits_for_news:
             times = []
         return min((time for time in times if time > now), default=math.inf)
@@ -274,7 +274,7 @@ class Watch(Duty):
             return True
         if outlook.waits_for_news:
             return False
-        seconds = now - max(self._look.waited_at, outlook.ran_dry_at)
+        seconds = now - outlook.waited_at
         if not outlook.has_room:
             return seconds >= FULL_SECONDS
         has_found = outlook.claimed != outlook.claimed_until_dry

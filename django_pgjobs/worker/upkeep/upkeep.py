@@ -193,11 +193,11 @@ class Upkeep(Role):
                 queue_names.add(notification.payload)
             else:
                 self._hear_order(notification)
-        if len(queue_names) + len(self._pump.outlook.offers) <= MOST_QUEUES:
-            for queue_name in queue_names:
-                self._pump.offer(queue_name)
         if queue_names:
             self._duties.look.note_news()
+            if len(queue_names) + len(self._pump.outlook.offers) <= MOST_QUEUES:
+                for queue_name in queue_names:
+                    self._pump.offer(queue_name)
             # The pump needs the interpreter's lock to claim; nothing here is as urgent.
             self.wait(HAND_OVER_SECONDS)
         look_time = self._errands.take_look_time()

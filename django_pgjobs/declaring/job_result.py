@@ -21,6 +21,7 @@ from django.utils.asyncio import async_unsafe
 
 from django_pgjobs.compat import AnyResult, TaskResultDoesNotExist
 from django_pgjobs.context import current_job
+from django_pgjobs.declaring.option_names import ResultNames
 from django_pgjobs.exceptions import seconds_or_none
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.database import job_database
@@ -44,7 +45,7 @@ def running_jobs_here() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult(AnyResult):  # type: ignore[misc]
+class JobResult(ResultNames, AnyResult):  # type: ignore[misc]
     """A `django.tasks` TaskResult with `wait()`: what `enqueue()` and `get_result()` return."""
 
     @async_unsafe("wait() cannot be called in async code. Write `await result.async_wait()`.")

@@ -1,8 +1,10 @@
-"""Options that `@task` or `.using()` does not take, and what to write instead."""
+"""Options and methods that we do not have under this name, and what to write instead."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection
+from typing import TYPE_CHECKING, NoReturn
 
 # Each is of one enqueue, so only .using() takes it.
 OF_JOBS = ("run_after", "after", "after_failure", "subject")
@@ -20,12 +22,74 @@ OF_DECLARATIONS = (
 )
 # What other libraries call an option of ours.
 SYNONYMS = {
+    "autoretry_for": "retry_on",
+    "bind": "takes_context",
     "countdown": "run_after",
+    "default_retry_delay": "backoff",
     "delay": "run_after",
+    "dont_autoretry_for": "discard_on",
     "eta": "run_after",
+    "link_error": "on_failure",
     "max_retries": "max_attempts",
     "queue": "queue_name",
+    "retry_backoff": "backoff",
+    "soft_time_limit": "timeout",
+    "throws": "discard_on",
+    "time_limit": "timeout",
 }
+# What other libraries call what we write so, of a task and of a result. No name of django.tasks
+# may be among them.
+OF_TASKS = {
+    "apply": ".call(...)",
+    "apply_async": ".using(...).enqueue(...)",
+    "defer": ".enqueue(...)",
+    "delay": ".enqueue(...)",
+    "retry": "raise Retry(...)",
+    "run": ".call(...)",
+    "send": ".enqueue(...)",
+    "si": ".s(...)",
+    "signature": ".s(...)",
+    "update_state": "current_job().progress(...)",
+}
+OF_RESULTS = {
+    "cancel": "cancel(result)",
+    "get": ".wait(timeout).return_value",
+    "ready": ".is_finished, after .refresh()",
+    "result": ".return_value",
+    "revoke": "cancel(result)",
+    "state": ".status",
+    "task_id": ".id",
+}
+
+
+class TaskNames:
+    """A task, which says what it calls a method of others."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # else every name would pass a type checker
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise _no_attribute(self, name, OF_TASKS)
+
+
+class ResultNames:
+    """A result, which says what it calls a method of others."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise _no_attribute(self, name, OF_RESULTS)
+
+
+def _no_attribute(holder: object, name: str, known: dict[str, str]) -> AttributeError:
+    said = f"{type(holder).__name__!r} object has no attribute {name!r}"
+    if name in known:
+        said += f". Write {known[name]}."
+    # With both Python adds its own "Did you mean".
+    return AttributeError(said, name=name, obj=holder)
 
 
 def check_names(taker: str, given: Collection[str], known: Collection[str]) -> None:
@@ -36,7 +100,11 @@ def check_names(taker: str, given: Collection[str], known: Collection[str]) -> N
         if remedy:
             raise TypeError(f"{taker} does not take {name}; {remedy}.")
     if unknown:
-        raise TypeError(f"{taker} got unknown options {unknown}; expected some of {sorted(known)}.")
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        raise TypeError(
+            f"{taker} got unknown options {unknown}; expected some of {sorted(known)}."
+            + (f" Did you mean {near[0]}?" if near else "")
+        )
 
 
 def _remedy_for(name: str, known: Collection[str]) -> str:

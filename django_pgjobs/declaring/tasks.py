@@ -22,7 +22,7 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
-from django_pgjobs.declaring.option_names import OF_JOBS, check_names
+from django_pgjobs.declaring.option_names import OF_JOBS, TaskNames, check_names
 from django_pgjobs.declaring.options import find_control_problems, find_timeout_problems, is_count
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
@@ -43,7 +43,7 @@ DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task(AnyTask):
+class Task(TaskNames, AnyTask):
     """A module-level function that can be enqueued, and the options of its jobs.
 
     `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`, and for one attempt where django.tasks'

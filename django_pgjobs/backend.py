@@ -40,6 +40,7 @@ from django_pgjobs.signals import has_receivers, task_enqueued
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.twins import has_async_twin
 
 # What the module that was started is called, in its process and in those that it starts: a worker
 # is another program, and would wait for such a task for ever.
@@ -95,6 +96,7 @@ class PgJobsBackend(BaseTaskBackend):
         _check_text("the task's path", task.module_path, MAX_TASK_PATH)
         _check_text("the alias in TASKS", self.alias, MAX_ALIAS)
 
+    @has_async_twin
     def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
         """Insert the job in the caller's transaction and return its result.
 
@@ -119,6 +121,7 @@ class PgJobsBackend(BaseTaskBackend):
         task_enqueued.send(type(self), task_result=result)
         return result
 
+    @has_async_twin
     def enqueue_many(
         self, task: AnyTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
     ) -> list[str]:
@@ -144,6 +147,7 @@ class PgJobsBackend(BaseTaskBackend):
                     self.announce(task, inserted, [split_item(item) for item in items])
         return ids
 
+    @has_async_twin
     def enqueue_from(
         self, task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]
     ) -> int:

@@ -19,6 +19,7 @@ from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.given import flag
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.twins import has_async_twin
 from django_pgjobs.workflows.adding import check_name, check_policy, encode_metadata
 from django_pgjobs.workflows.blocks import Block, Policy, batch_model, rows
 
@@ -39,6 +40,7 @@ class WorkflowOptions(TypedDict, total=False):
     seal: bool
 
 
+@has_async_twin
 @contextmanager
 def workflow(
     name: str,
@@ -117,6 +119,7 @@ def _check_names(name: str, dedupe_key: str | None, on_conflict: str) -> None:
         raise ValueError("expected a dedupe_key with on_conflict='return', got none.")
 
 
+@has_async_twin
 def chain(*calls: Call, name: str = "chain") -> Batch:
     """Run calls one after the other, each with the result of the one before as first argument.
 
@@ -133,6 +136,7 @@ def chain(*calls: Call, name: str = "chain") -> Batch:
     return flow
 
 
+@has_async_twin
 def group(
     calls: Iterable[Call],
     *,

@@ -25,6 +25,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import job_id_of
+from django_pgjobs.values.twins import has_async_twin
 
 # How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
 LOCKED_SECONDS = 2.0
@@ -36,6 +37,7 @@ def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
         return jobs.get_job(cursor, job_id, backend=backend)
 
 
+@has_async_twin
 def cancel(job: Any) -> bool:
     """Cancel a job, given the Job, its id or its TaskResult.
 
@@ -66,6 +68,7 @@ def cancel_all(ids: Collection[int]) -> None:
             cancel(job_id)
 
 
+@has_async_twin
 def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     """Give a finished job new attempts, given the Job, its id or its TaskResult.
 
@@ -91,6 +94,7 @@ def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     return queue is not None
 
 
+@has_async_twin
 def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
     """Move a waiting job to another time, None for now; the job may be an id or TaskResult.
 

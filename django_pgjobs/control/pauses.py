@@ -21,11 +21,13 @@ from django_pgjobs.status import PauseKind
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import is_storable, shorten
+from django_pgjobs.values.twins import has_async_twin
 
 # In characters: it is on pages and in lists.
 MAX_REASON = 500
 
 
+@has_async_twin
 def pause(
     *,
     queue: str | None = None,
@@ -63,6 +65,7 @@ def pause(
     return changed
 
 
+@has_async_twin
 def resume(*, queue: str | None = None, task: Any = None, key: str | None = None) -> bool:
     """End the pause of a queue, a task, or a concurrency key, named exactly as in `pause`.
 

@@ -28,7 +28,6 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.apps import apps as installed_apps
 from django.db import connections, router
-from django.utils.asyncio import async_unsafe
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.context import current_job
@@ -39,6 +38,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.twins import has_async_twin
 
 # An interrupt reaches a sleeping thread when its sleep ends.
 SLICE_SECONDS = 0.2
@@ -60,7 +60,7 @@ class Grant:
     granted_at: datetime
 
 
-@async_unsafe
+@has_async_twin
 def acquire(
     keys: str | Sequence[str], *, cost: int = 1, timeout: float | timedelta | None = None
 ) -> Grant:
@@ -78,7 +78,7 @@ def acquire(
     return grant
 
 
-@async_unsafe
+@has_async_twin
 def try_acquire(keys: str | Sequence[str], *, cost: int = 1) -> bool:
     """Take *cost* tokens if they are available now; return whether they were.
 

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -108,8 +109,13 @@ def test_a_new_result_is_ready_and_has_no_past() -> None:
     assert (result.started_at, result.last_attempted_at, result.finished_at) == (None,) * 3
     assert result.enqueued_at == get_job(result.id).enqueued_at
     assert not result.is_finished
-    with pytest.raises(ValueError, match="has not finished yet"):
+    with pytest.raises(ValueError, match=r"^Task has not finished yet\. Call wait\(\), or refresh"):
         _ = result.return_value
+
+
+def test_a_result_is_shown_in_one_short_line() -> None:
+    result = tasks.add.enqueue(1, 2)
+    assert repr(result) == f"<JobResult {result.id} of tests.tasks.add: READY>"
 
 
 @pytest.mark.parametrize("use_tz", [True, False])
@@ -167,7 +173,8 @@ def test_a_failed_job_has_an_error_per_attempt() -> None:
     assert error.traceback.startswith("Traceback (most recent call last):\n")
     assert error.traceback.endswith("tests.tasks.Mishap: ouch\n")
     assert result.started_at < result.last_attempted_at <= result.finished_at
-    with pytest.raises(ValueError, match="Task failed"):
+    said = "Task failed. Its last error: tests.tasks.Mishap: ouch"
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         _ = result.return_value
 
 
@@ -206,6 +213,8 @@ def test_a_cancelled_job_is_finished() -> None:
     result.refresh()
     assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
     assert result.finished_at >= result.enqueued_at
+    with pytest.raises(ValueError, match=r"^Task failed without an error: it was cancelled\.$"):
+        _ = result.return_value
 
 
 def test_a_running_job_shows_its_attempts() -> None:

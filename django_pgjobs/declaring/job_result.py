@@ -19,13 +19,14 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils.asyncio import async_unsafe
 
-from django_pgjobs.compat import AnyResult, TaskResultDoesNotExist
+from django_pgjobs.compat import AnyResult, TaskResultDoesNotExist, TaskResultStatus
 from django_pgjobs.context import current_job
 from django_pgjobs.declaring.option_names import ResultNames
 from django_pgjobs.exceptions import seconds_or_none
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED
+from django_pgjobs.values.payload import shorten
 
 # Seconds between two looks: the first gap, doubled up to the longest.
 FIRST_GAP = 0.01
@@ -47,6 +48,16 @@ def running_jobs_here() -> Iterator[None]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult(ResultNames, AnyResult):  # type: ignore[misc]
     """A `django.tasks` TaskResult with `wait()`: what `enqueue()` and `get_result()` return."""
+
+    @property
+    def return_value(self) -> Any:
+        """What the task returned; raise ValueError, with the last error, if there is nothing."""
+        if self.status == TaskResultStatus.SUCCESSFUL:
+            return super(JobResult, self).return_value  # slots: no super() without arguments
+        raise ValueError(_why_nothing_returned(self))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of {self.task.module_path}: {self.status}>"
 
     @async_unsafe("wait() cannot be called in async code. Write `await result.async_wait()`.")
     def wait(self, timeout: float | timedelta | None = None) -> JobResult:
@@ -128,6 +139,16 @@ class JobResult(ResultNames, AnyResult):  # type: ignore[misc]
                 f"job {self.id} is {status}, and no worker sees the transaction of a TestCase, so "
                 "it would never end. Call run_jobs() of django_pgjobs.testing before wait()."
             )
+
+
+def _why_nothing_returned(result: JobResult) -> str:
+    # They begin as Django's sentences do.
+    if result.status != TaskResultStatus.FAILED:
+        return "Task has not finished yet. Call wait(), or refresh() later."
+    if not result.errors:
+        return "Task failed without an error: it was cancelled."
+    last_line = result.errors[-1].traceback.strip().rpartition("\n")[2]
+    return f"Task failed. Its last error: {shorten(last_line)}"
 
 
 class _Patience:

@@ -29,7 +29,7 @@ HEADS = ("name", "state", "when", "next", "last", "runs")
 def add_schedules(actions: Any) -> None:
     """Add the action to those of `jobs`."""
     parser = actions.add_parser("schedules", help="Look at schedules, run, pause and skip them.")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs = parser.add_subparsers(dest="verb", required=True)
     listing = verbs.add_parser("list", help="List all schedules.")
     listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
     following = verbs.add_parser("next", help="Print when schedules are due next.")

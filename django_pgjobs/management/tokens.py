@@ -56,7 +56,7 @@ def add_tokens(actions: Any) -> None:
         epilog=EPILOG,
         formatter_class=form,
     )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs = parser.add_subparsers(dest="verb", required=True)
     create = verbs.add_parser(
         "create", help="Make a token, and print its secret.", epilog=EPILOG, formatter_class=form
     )

@@ -6,14 +6,25 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router, transaction
 
 View = TypeVar("View", bound=Callable[..., Any])
 
 
 def job_database() -> str:
-    """Return the alias of the database that the table of jobs lives in."""
-    return router.db_for_write(apps.get_model("pgjobs", "Job"))
+    """Return the alias of the database that the table of jobs lives in.
+
+    Raise ImproperlyConfigured in a project that lacks our app.
+    """
+    try:
+        jobs = apps.get_model("pgjobs", "Job")
+    except LookupError:
+        raise ImproperlyConfigured(
+            "the app that has the table of jobs is not installed. Add 'django_pgjobs' to "
+            "INSTALLED_APPS and run manage.py migrate."
+        ) from None
+    return router.db_for_write(jobs)
 
 
 def without_transaction(view: View) -> View:

@@ -19,6 +19,7 @@ from psycopg.errors import (
     UndefinedTable,
 )
 
+from django_pgjobs.checks import check_vendor
 from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
@@ -94,7 +95,7 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions = parser.add_subparsers(dest="action", required=True)
         self._add_looks(actions)
         self._add_changes(actions)
         pause = actions.add_parser(
@@ -235,6 +236,7 @@ class Command(BaseCommand):
             "enqueue": partial(enqueueing.enqueue, self._write),
             "tokens": partial(tokens.handle, self._write, self._tell),
         }
+        _refuse_other_database()
         try:
             actions[action](**flags)
         except CommandError as error:
@@ -361,6 +363,12 @@ class Command(BaseCommand):
 def _refusal(error: Exception, returncode: int = 1) -> CommandError:
     """Return what the command ends with; it may quote a row, and steers no terminal."""
     return CommandError(str(error).translate(IN_LINES), returncode=returncode)
+
+
+def _refuse_other_database() -> None:
+    """Raise CommandError if the jobs are not in PostgreSQL, as a check says that is not run."""
+    for problem in check_vendor():
+        raise CommandError(f"{problem.msg} {problem.hint}", returncode=EXIT_UNREACHABLE)
 
 
 def _refuse_if_not_usable(error: DatabaseError) -> None:

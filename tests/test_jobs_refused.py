@@ -1,0 +1,68 @@
+"""`manage.py jobs` that is called wrongly, or in a project that is not set up: what to do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command, load_command_class
+from django.test import override_settings
+
+from django_pgjobs import checks
+from tests import tasks
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "1"], ["enqueue", "tests.tasks.add"]])
+def test_a_database_that_is_not_postgresql_is_named(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command runs no checks, so it asks this one; else the statement would be blamed."""
+    monkeypatch.setattr(checks, "connections", {"default": SimpleNamespace(vendor="sqlite")})
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", *words)
+    assert caught.value.returncode == 3
+    assert str(caught.value).startswith(
+        "the jobs are in the database 'default', which is sqlite and not PostgreSQL. Set ENGINE"
+    )
+
+
+def test_an_enqueue_without_the_app_says_what_is_missing() -> None:
+    """On Django 5.2 the check that says so runs only with the backport's app."""
+    with (
+        override_settings(INSTALLED_APPS=["django.contrib.contenttypes"]),
+        pytest.raises(ImproperlyConfigured, match=r"Add 'django_pgjobs' to INSTALLED_APPS and run"),
+    ):
+        tasks.add.enqueue(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], ["explain", "requeue", "tokens"]),
+        (["schedules"], ["backfill"]),
+        (["tokens"], ["rotate"]),
+    ],
+)
+def test_without_an_action_the_command_names_them(
+    words: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = load_command_class("django_pgjobs", "jobs")
+    command._called_from_command_line = True
+    parser = command.create_parser("manage.py", "jobs")
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(words)
+    said = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert [name for name in names if name not in said] == []
+
+
+@pytest.mark.django_db
+def test_a_misspelt_task_is_told_from_the_like() -> None:
+    with pytest.raises(CommandError, match=r"Did you mean tests\.tasks\.fail_once\?"):
+        call_command("jobs", "enqueue", "tests.tasks.fail_onec")
+    with pytest.raises(CommandError, match=r"Did you mean tests\.tasks\.fail_once\?"):
+        call_command("jobs", "enqueue", "fail_once")
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", "enqueue", "quite.another.thing")
+    assert "Did you mean" not in str(caught.value)

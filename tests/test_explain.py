@@ -328,6 +328,12 @@ def test_no_worker_would_take_it(worker: int, columns: dict[str, Any], code: str
     assert codes(make_job()) == ["task_paused", code]
 
 
+def test_a_task_that_no_worker_knows_may_be_in_a_module_that_none_loads(worker: int) -> None:
+    """Such as shop/emails.py, which the web process imports and a worker does not."""
+    Worker.objects.update(task_paths=["tests.tasks.echo"])
+    assert "PGJOBS['TASK_MODULES']" in outlook(make_job()).text
+
+
 def test_the_slots_of_all_workers_that_would_take_it_are_busy(worker: int) -> None:
     Worker.objects.update(slots=2)
     make_worker(task_paths=[ADD], queues=["mail"], slots=5)

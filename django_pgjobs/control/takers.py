@@ -67,7 +67,8 @@ def _text_of_taker(workers: WorkersRow, *, is_remote: bool, is_in_line: bool) ->
     if not workers.of_task:
         return "no_worker_for_task", _(
             "No live worker that serves the queue “%(queue)s” knows the task %(task)s: was it "
-            "renamed, or is the new code not deployed yet?"
+            "renamed, is the new code not deployed yet, or is its module none that workers load "
+            "(tasks.py of an app, or PGJOBS['TASK_MODULES'])?"
         )
     if not workers.awake:
         text = _("The workers that would take it (%(names)s) were asked to claim nothing.")

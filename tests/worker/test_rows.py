@@ -177,4 +177,9 @@ def test_a_thousand_unknown_jobs_do_not_hold_up_one_that_is_known(
     assert count_jobs(status="ready", attempts=0) == 1_000
     assert count_jobs(note="unknown task") > 0
     [error] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "task=no.such_task is unknown here, its jobs wait (" in error.getMessage()
+    said = error.getMessage()
+    assert "task=no.such_task is unknown here, its jobs wait (" in said
+    assert said.endswith(
+        ": deploy its code, or load it: as tasks.py of an app in INSTALLED_APPS, or by "
+        "PGJOBS['TASK_MODULES']"
+    )

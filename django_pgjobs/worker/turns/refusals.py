@@ -108,7 +108,10 @@ class Refusals:
             self._pass_over_paths(unknown, UNKNOWN_SECONDS)
         for path in new:
             some = counted(unknown[path], "job")
-            what = "task=%s is unknown here, its jobs wait (%s just now): deploy the code of it"
+            what = (
+                "task=%s is unknown here, its jobs wait (%s just now): deploy its code, or load "
+                "it: as tasks.py of an app in INSTALLED_APPS, or by PGJOBS['TASK_MODULES']"
+            )
             logger.error(what, path, some)
 
     def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:

@@ -58,12 +58,13 @@ class TooManyAttempts(RuntimeError):
 
 
 @async_unsafe("run_jobs() cannot be called in an async test. Write `await arun_jobs()`.")
-def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
+def run_jobs(limit: int = 1_000, *, at_once: bool = True, raises: bool = False) -> int:
     """Run waiting jobs, and those they enqueue, until none is left; return the number of attempts.
 
     With *at_once* retries and scheduled jobs do not wait for their time, nor limited ones for
     tokens. Inside a transaction, such as that of a TestCase, jobs run in it; else what they do is
-    committed.
+    committed. With *raises* the first job that fails for good ends the run: its failure is stored,
+    and its exception raised.
 
     Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
     TypeError for a *limit* that is no whole number from 0, SynchronousOnlyOperation in async code,
@@ -73,7 +74,7 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
         raise TypeError(f"run_jobs() expected limit to be a whole number from 0, got {limit!r}.")
     discover_or_raise()
     with rate_limits_on_test_connection(waits=not at_once), running_jobs_here():
-        return _run_jobs(limit, at_once)
+        return _run_jobs(limit, at_once, raises=raises)
 
 
 def run_due(limit: int, *, before_time_counts: Callable[[], object]) -> int:
@@ -92,9 +93,10 @@ def discover_or_raise() -> None:
         raise ImportError(f"{broken[0]}.") from broken[0].error
 
 
-async def arun_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
+async def arun_jobs(limit: int = 1_000, *, at_once: bool = True, raises: bool = False) -> int:
     """Do as `run_jobs`, in an async test."""
-    return await sync_to_async(run_jobs, thread_sensitive=True)(limit, at_once=at_once)
+    run = sync_to_async(run_jobs, thread_sensitive=True)
+    return await run(limit, at_once=at_once, raises=raises)
 
 
 @contextmanager
@@ -109,7 +111,11 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
 
 
 def _run_jobs(
-    limit: int, at_once: bool, before_time_counts: Callable[[], object] = lambda: None
+    limit: int,
+    at_once: bool,
+    *,
+    before_time_counts: Callable[[], object] = lambda: None,
+    raises: bool = False,
 ) -> int:
     ran: list[tuple[Attempt, Outcome]] = []
     # Looking through all modules takes longer than to run a job.
@@ -119,7 +125,7 @@ def _run_jobs(
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
-        while True:
+        while not (raises and _failure_of(ran)):
             before_time_counts()
             lanes = _ready_lanes_or_counted(cursor, at_once)
             if not lanes:
@@ -137,7 +143,15 @@ def _run_jobs(
             ran += _run(cursor, rows[0], before_time_counts)
         before_time_counts()
         _record(cursor, ran)
+    if raises and (failure := _failure_of(ran)):
+        raise failure
     return len(ran)
+
+
+def _failure_of(ran: list[tuple[Attempt, Outcome]]) -> BaseException | None:
+    """Return why the last one failed for good, None if it did not."""
+    has_failed = bool(ran) and ran[-1][1].status is JobStatus.FAILED
+    return ran[-1][1].exception if has_failed else None
 
 
 @contextmanager

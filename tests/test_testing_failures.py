@@ -1,0 +1,72 @@
+"""`run_jobs(raises=True)`: a job that fails, fails the test."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+
+import pytest
+
+from django_pgjobs import current_job, task
+from django_pgjobs.models import Job
+from django_pgjobs.testing import arun_jobs, run_jobs
+from tests import tasks
+from tests.factories import count_jobs, get_job, make_job
+from tests.worker.support import close_shared_thread
+
+pytestmark = pytest.mark.django_db
+
+
+@task
+def fail_at_first() -> None:
+    """Succeed at the second attempt."""
+    if current_job().attempt == 1:
+        raise tasks.Mishap
+
+
+def test_without_it_a_failing_job_fails_no_test() -> None:
+    tasks.fail.enqueue()
+    assert run_jobs() == 3
+
+
+def test_the_exception_of_the_job_is_raised_with_where_it_was() -> None:
+    tasks.fail.enqueue("ouch")
+    with pytest.raises(tasks.Mishap, match="ouch") as caught:
+        run_jobs(raises=True)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fail"
+
+
+def test_it_is_stored_first_and_later_jobs_wait() -> None:
+    failing = tasks.fail.enqueue()
+    later = tasks.add.using(priority=-1).enqueue(1, 2)
+    with pytest.raises(tasks.Mishap):
+        run_jobs(raises=True)
+    assert (get_job(failing.id).status, get_job(failing.id).attempts) == ("failed", 3)
+    assert get_job(later.id).status == "ready"
+    assert run_jobs(raises=True) == 1
+    assert Job.objects.get(pk=later.id).result == 3
+
+
+def test_a_retry_that_succeeds_raises_nothing() -> None:
+    fail_at_first.enqueue()
+    assert run_jobs(raises=True) == 2
+    assert count_jobs(status="failed") == 0
+
+
+def test_a_job_that_could_not_begin_raises_too() -> None:
+    make_job("no.such_task")
+    with pytest.raises(Exception, match=r"no\.such_task"):
+        run_jobs(raises=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_async_twin_raises_too() -> None:
+    async def run() -> None:
+        await tasks.fail_async.aenqueue("in a loop")
+        await arun_jobs(raises=True)
+
+    try:
+        with pytest.raises(tasks.Mishap, match="in a loop"):
+            asyncio.run(run())
+    finally:
+        close_shared_thread()

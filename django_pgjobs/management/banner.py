@@ -17,7 +17,10 @@ from django_pgjobs.declaring.registry import (
 )
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
+
+logger = get_logger("django_pgjobs.worker")
 
 
 def banner(options: Options, server: Server, processes: int) -> list[str]:
@@ -38,6 +41,14 @@ def banner(options: Options, server: Server, processes: int) -> list[str]:
         host = f"[{options.health_host}]" if ":" in options.health_host else options.health_host
         lines.append(f"health  http://{host}:{options.health_port}/")
     return lines
+
+
+def log_first(lines: list[str], warnings: list[str]) -> None:
+    """Log what is else printed, for programs: to them each line is an object."""
+    for line in lines:
+        logger.info("%s", line)
+    for warning in warnings:
+        logger.warning("%s", warning)
 
 
 def _queue_words(options: Options) -> str:

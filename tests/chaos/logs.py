@@ -61,12 +61,12 @@ ALLOWED = {
     r"could not give the jobs back": "servers go away",
     r"to be given back now: ": "workers are stopped",
     r"error ignored (terminating|exiting|in rollback) ": "the driver, of connections that broke",
+    r"^no task and no waiting job uses the queue ": "its jobs come later",
     r"left a transaction open|could not be cleaned": "connections are ended under jobs",
 }
-# Lines that are no events: what `runjobs` prints when it starts, and why it could not, which
-# libpq says in several lines.
+# Lines that are no events: why `runjobs` could not start, which libpq says in several lines.
 PLAIN = (
-    r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$|^CommandError: "
+    r"^$|^CommandError: "
     r"|^\s*(Is the server running|connection to|This probably means|before or while processing)"
     r"|^LINE \d+: |^ *\^|^Multiple connection attempts failed|^- host: |^DETAIL: "
     r"|Start it, or correct DATABASES"

@@ -301,7 +301,8 @@ def log_line(level: str, message: str, **facts: str) -> str:
         (log_line("CRITICAL", "role=pump crashed", traceback="..."), 1),
         (log_line("WARNING", "worker=a statement failed: x", traceback="..."), 1),
         ("Traceback (most recent call last):", 1),
-        ("Ctrl-C to stop, twice to stop at once.", 0),
+        (log_line("WARNING", "no task and no waiting job uses the queue 'mail'. Is it"), 0),
+        ("Ctrl-C to stop, twice to stop at once.", 1),
     ],
 )
 def test_a_line_of_a_log_needs_a_reason(line: str, count: int) -> None:

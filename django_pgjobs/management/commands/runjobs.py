@@ -29,7 +29,7 @@ from django_pgjobs.management.arguments import (
     whole_number,
     worker_name,
 )
-from django_pgjobs.management.banner import banner, warnings_of
+from django_pgjobs.management.banner import banner, log_first, warnings_of
 from django_pgjobs.management.starting import (
     excluded_queues,
     find_what_is_missing,
@@ -235,12 +235,16 @@ class Command(BaseCommand):
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
             warnings = [*warnings_of(options, server, processes), *found]
-            self._say_first(banner(options, server, processes), warnings, flags["check"])
+            lines = banner(options, server, processes)
+            if flags["log_format"] == "json" and not flags["check"]:
+                log_first(lines, warnings)
+            else:
+                self._say_first(lines, warnings, flags["check"])
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):
-            lines = child_flags(flags)
-            return Supervisor(lines, options, processes=processes, overseer=Systemd()).run()
+            given = child_flags(flags)
+            return Supervisor(given, options, processes=processes, overseer=Systemd()).run()
         return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
 
     def _say_first(self, lines: list[str], warnings: list[str], checks: bool) -> None:

@@ -131,6 +131,20 @@ def test_each_kind_of_line_has_one_template(drain: Drain, log: Records) -> None:
     assert {record.exc_info[0] for record in failures if record.exc_info} == {ValueError, Retry}
 
 
+@pytest.mark.parametrize(("level", "is_told"), [(logging.DEBUG, True), (logging.INFO, False)])
+def test_who_develops_sees_where_an_attempt_failed_before_the_last(
+    drain: Drain, log: Records, level: int, is_told: bool
+) -> None:
+    """By `-v 2`; in production, and for a tracker of errors, a retry is one line."""
+    LOUD.setLevel(level)
+    charge.using(max_attempts=2).enqueue(5)
+    drain()
+    record = log.of("RETRY")
+    assert record.levelno == logging.WARNING
+    assert (record.exc_info is not None) == is_told
+    assert ("in charge" in TextFormatter().format(record)) == is_told
+
+
 def test_an_attempt_that_is_tried_again_is_one_line(drain: Drain, log: Records) -> None:
     """Its traceback is on the job's page."""
     retry.enqueue()

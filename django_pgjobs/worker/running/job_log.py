@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
-from django_pgjobs.exceptions import RemoteFailure
+from django_pgjobs.exceptions import RemoteFailure, Retry
 from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
@@ -72,8 +72,15 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
         fields["note"] = outcome.note
-    error = outcome.exception if outcome.kind is Kind.FAIL else None
+    error = outcome.exception if _shows_where(outcome) else None
     _log(level, outcome.kind, attempt.id, attempt.row.task_path, fields, error)
+
+
+def _shows_where(outcome: Outcome) -> bool:
+    """Does its line have a traceback? Of a mistake that is repeated, for who asked for more."""
+    if outcome.kind is Kind.RETRY:
+        return logger.isEnabledFor(logging.DEBUG) and not isinstance(outcome.exception, Retry)
+    return outcome.kind is Kind.FAIL
 
 
 def log_rescue(job: Rescued, worker: str | None) -> None:

@@ -222,8 +222,14 @@ def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None
     except TypeError as error:
         raise TypeError(
             f"{task.module_path}{signature.text} cannot be called with the arguments given: "
-            f"{error}."
+            f"{error}.{_misnamed(signature, kwargs, str(error))}"
         ) from None
+
+
+def _misnamed(signature: Signature, kwargs: Mapping[str, Any], said: str) -> str:
+    """Return which keyword fits no parameter, if *said* names only the one that is missing."""
+    odd = sorted(set(kwargs) - signature.names) if signature.is_simple else []
+    return f" It takes no {odd[0]!r}." if odd and repr(odd[0]) not in said else ""
 
 
 def named_arguments(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

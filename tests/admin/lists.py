@@ -36,7 +36,7 @@ def send(client: Client, form: dict[str, Any], *, follow: bool = False, **query:
 
 def ids_in(text: str) -> list[int]:
     """Return the ids of the jobs in the list, in its order."""
-    return [int(found) for found in re.findall(r'class="pgjobs-task" href="[^"]*/(\d+)/', text)]
+    return [int(found) for found in re.findall(r'class="pgjobs-task" href="(\d+)/', text)]
 
 
 def link(text: str, rel: str) -> dict[str, str] | None:

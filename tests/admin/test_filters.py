@@ -47,7 +47,7 @@ WRONG = [
 
 def ids_in(text: str) -> set[int]:
     """Return the ids of the jobs in the list."""
-    return {int(found) for found in re.findall(r"/job/(\d+)/change/", text)}
+    return {int(found) for found in re.findall(r'href="(\d+)/change/', text)}
 
 
 def at(text: str) -> sql.Composable:
@@ -141,7 +141,7 @@ def test_filters_offer_names_that_there_are(admin_client: Client) -> None:
     make_worker("web-9:1")
     text = listed(admin_client)
     for name in ("shop.seen", add.module_path, "of-a-job", "of-settings", "web-9:1"):
-        assert f'<option value="{name}"></option>' in text
+        assert f'<option value="{name}">' in text
 
 
 def test_no_more_names_are_offered_than_can_be_chosen_from(

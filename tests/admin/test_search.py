@@ -32,7 +32,7 @@ def search(client: Client, text: str, **query: str) -> str:
 
 def shows(text: str, job_id: int) -> bool:
     """Is the job in the list?"""
-    return f"/job/{job_id}/change/" in text
+    return f'href="{job_id}/change/"' in text
 
 
 WANTED: dict[str, Any] = {

@@ -41,7 +41,7 @@ def text_of(client: Client, where: str) -> str:
     """Return the text of a page without tags and runs of white space."""
     response = client.get(where)
     assert response.status_code == 200
-    text = re.sub(r"<[^>]*>", " ", response.content.decode())
+    text = re.sub(r"<[^>]*>", " ", response.content.decode().replace("<wbr>", ""))
     return html.unescape(re.sub(r"\s+", " ", text))
 
 

@@ -24,7 +24,7 @@ from django_pgjobs.models import (
 from tests.admin.demo_data import make_users
 from tests.browser.conftest import Installation, cookies
 from tests.browser.pages import PAGES
-from tests.browser.windows import find_widest, is_too_wide
+from tests.browser.windows import find_cut, find_widest, is_too_wide
 from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.test_admin import NOW
 
@@ -108,5 +108,6 @@ def test_a_page_with_long_names_does_not_scroll_sideways(
     window = open_window(width=1280)
     window.goto(installation.addresses[name])
     assert not is_too_wide(window), find_widest(window)
+    assert find_cut(window) == []
     window.set_viewport_size({"width": 390, "height": 844})
     assert not is_too_wide(window), find_widest(window)

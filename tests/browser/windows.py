@@ -39,6 +39,20 @@ def is_too_wide(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
 
 
+def find_cut(page: Any) -> list[str]:
+    """Return what can be seen only by scrolling a table sideways, by its class or caption."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll(".pgjobs-scroll, #changelist-form .results")]
+            .filter(box => box.scrollWidth > box.clientWidth)
+            .map(box => {
+                const table = box.querySelector("table");
+                const name = table.caption?.innerText || table.className;
+                return `${name}: ${box.scrollWidth - box.clientWidth} px`;
+            })"""
+    )
+    return found
+
+
 def find_widest(page: Any) -> list[str]:
     """Return the elements that reach furthest out of the window, for the message of a test."""
     found: list[str] = page.evaluate(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
 from django.db.models.enums import TextChoices
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
@@ -10,7 +14,7 @@ from django.utils.translation import pgettext_lazy
 class JobStatus(TextChoices):
     """What `pgjobs_job.status` may hold; the values are the partition keys.
 
-    *Scheduled*, *retrying* and *blocked* are views of `ready`, not statuses of their own.
+    *Scheduled*, *retrying* and *blocked* are views of `ready`, not statuses of their own: Waiting.
     """
 
     READY = "ready", _("Ready")
@@ -31,11 +35,48 @@ class Hold(TextChoices):
     PREDECESSOR_FAILED = "predecessor failed", _("A job before it failed")
 
 
+class Waiting(StrEnum):
+    """How a ready job waits: it could start, or for what; each does in just one of these ways.
+
+    `WAITING` says which job does, to QuerySets, and `waiting_of` in Python. Statements have the
+    terms `is_ready`, `is_scheduled`, `is_retrying` and `is_blocked`; tests/test_waiting.py
+    compares all three.
+    """
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    RETRYING = "retrying"
+    BLOCKED = "blocked"
+
+
+WAITING: Mapping[Waiting, Mapping[str, Any]] = {
+    Waiting.READY: {"status": "ready", "hold__isnull": True, "due_at__isnull": True},
+    Waiting.SCHEDULED: {
+        "status": "ready", "hold__isnull": True, "due_at__isnull": False, "attempts__lte": 0
+    },
+    Waiting.RETRYING: {
+        "status": "ready", "hold__isnull": True, "due_at__isnull": False, "attempts__gte": 1
+    },
+    Waiting.BLOCKED: {"status": "ready", "hold__isnull": False},
+}  # fmt: skip
+
+
+def waiting_of(job: Any) -> Waiting | None:
+    """Return how a job waits, None if it is not ready."""
+    if job.status != JobStatus.READY:
+        return None
+    if job.hold is not None:
+        return Waiting.BLOCKED
+    if job.due_at is None:
+        return Waiting.READY
+    return Waiting.RETRYING if job.attempts >= 1 else Waiting.SCHEDULED
+
+
 class Detail(TextChoices):
     """What else is said of a job beside its status and its hold (`control/details.py`)."""
 
-    SCHEDULED = "scheduled", _("scheduled")
-    RETRYING = "retrying", _("retrying")
+    SCHEDULED = Waiting.SCHEDULED.value, _("scheduled")
+    RETRYING = Waiting.RETRYING.value, _("retrying")
     PAUSED = "paused", _("paused")
     ASKED_TO_END = "asked to end", _("asked to end")
 

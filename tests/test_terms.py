@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from django_pgjobs.admin.job_list.tabs import TABS
-from django_pgjobs.models import Job, Pause, RateLimit, Worker
+from django_pgjobs.models import Pause, RateLimit, Worker
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.queries.worker_pages import WorkerRow
 from django_pgjobs.sql.terms import TERMS, USE, written_out
-from tests.factories import make_jobs, make_worker
+from tests.factories import make_worker
 from tests.helpers import ROOT, in_a_loop
 
 PACKAGE = ROOT / "django_pgjobs"
@@ -126,16 +124,3 @@ def test_a_worker_is_live_for_the_pages_as_it_is_for_the_rescue() -> None:
     assert list(Worker.objects.filter(Worker.that_is_live()).values_list("id", flat=True)) == [
         alive
     ]
-
-
-@pytest.mark.django_db
-def test_the_tab_of_ready_jobs_shows_what_the_claim_calls_ready() -> None:
-    now = sql.SQL("statement_timestamp()")
-    for status, due_at, hold in itertools.product(
-        ("ready", "running", "failed"), (None, now), (None, "dependencies")
-    ):
-        make_jobs(1, status=status, due_at=due_at, hold=hold, finished_at=now)
-    [tab] = [tab for tab in TABS if tab.key == "ready"]
-    ready = rows_of("SELECT job.id FROM pgjobs_job AS job WHERE {job.is_ready}")
-    assert len(ready) == 1
-    assert list(Job.objects.filter(**tab.lookups).values_list("id", flat=True)) == ready

@@ -26,13 +26,14 @@ from django_pgjobs.queries.numbers import (
 )
 from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.statistics import OTHERS
+from django_pgjobs.status import Waiting
 from django_pgjobs.values.moments import duration
 
 MINUTE, HOUR = 60, 3_600
 # What "the last hour" is: 60 minutes of the clock, the last of which is not over.
 HOUR_SECONDS = HOUR - MINUTE
 # Tabs of what has not finished.
-OLDEST_FIRST = frozenset({"scheduled", "ready", "running", "retrying", "blocked"})
+OLDEST_FIRST = frozenset({*map(str, Waiting), "running"})
 # Seconds from which on a number says how old it is.
 OLD_SECONDS = 5.0
 NO_JOBS = Outcomes(0, 0, 0)

@@ -9,7 +9,7 @@ from django.db import connections
 
 from django_pgjobs.queries.control import list_paused_jobs
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.status import Detail, Hold, JobStatus
+from django_pgjobs.status import Detail, Hold, JobStatus, Waiting, waiting_of
 
 
 def find_paused(jobs: Sequence[Any]) -> set[int]:
@@ -27,12 +27,13 @@ def detail_of(job: Any, *, is_paused: bool) -> Hold | Detail | None:
     *is_paused* is whether `find_paused` found it. One whose time has not come is scheduled or
     retrying, whatever is paused.
     """
-    if job.hold is not None:
+    waiting = waiting_of(job)
+    if waiting is Waiting.BLOCKED:
         return Hold(job.hold)
     if is_paused:
         return Detail.PAUSED
-    if job.status == JobStatus.READY and job.due_at is not None:
-        return Detail.RETRYING if job.attempts else Detail.SCHEDULED
+    if waiting in (Waiting.RETRYING, Waiting.SCHEDULED):
+        return Detail(waiting)
     if job.status == JobStatus.RUNNING and job.cancel_requested_at is not None:
         return Detail.ASKED_TO_END
     return None

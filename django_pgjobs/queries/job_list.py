@@ -56,10 +56,10 @@ SELECT
 FROM (
     SELECT
         count(*) AS jobs,
-        count(*) FILTER (WHERE one.hold IS NULL AND one.attempts <= 0) AS scheduled,
-        count(*) FILTER (WHERE one.hold IS NULL AND one.attempts >= 1) AS retrying
+        count(*) FILTER (WHERE {one.is_scheduled}) AS scheduled,
+        count(*) FILTER (WHERE {one.is_retrying}) AS retrying
     FROM (
-        SELECT job.hold, job.attempts FROM {jobs}
+        SELECT job.status, job.due_at, job.hold, job.attempts FROM {jobs}
         WHERE job.status = 'ready' AND job.due_at IS NOT NULL
         ORDER BY job.due_at LIMIT (SELECT {max_read})
     ) AS one
@@ -67,7 +67,7 @@ FROM (
 CROSS JOIN (
     SELECT
         count(*) AS jobs,
-        count(*) FILTER (WHERE one.hold IS NOT NULL AND one.status = 'ready') AS blocked,
+        count(*) FILTER (WHERE {one.is_blocked}) AS blocked,
         count(*) FILTER (WHERE {one.is_ready}) AS ready
     FROM (
         SELECT job.hold, job.due_at, job.status FROM {jobs}

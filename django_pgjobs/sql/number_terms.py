@@ -22,6 +22,17 @@ _NEWEST = "    UNION ALL\n".join(
 )
 
 NUMBER_TERMS = {
+    # Of a job that waits and cannot start now: for its first attempt, for the next one, or without
+    # a time (`status.WAITING` says the same to QuerySets).
+    "is_scheduled": (
+        "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL"
+        " AND {it}.attempts <= 0"
+    ),
+    "is_retrying": (
+        "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL"
+        " AND {it}.attempts >= 1"
+    ),
+    "is_blocked": "{it}.status = 'ready' AND {it}.hold IS NOT NULL",
     # Of a statistic: always so, told for the index, which begins with the period.
     "is_of_any_period": "{it}.period = ANY ('{part,minute,5 minutes,15 minutes,4 hours,day}')",
     # Of a parameter, whether by task, else by queue: SELECT what ended and came in of each *name*,
@@ -140,11 +151,9 @@ counted AS MATERIALIZED (
         count(*) AS jobs,
         count(*) FILTER (WHERE {{it}.is_ready}) AS ready,
         count(*) FILTER (WHERE {it}.status = 'running') AS running,
-        count(*) FILTER (
-            WHERE {{it}.is_later} AND {it}.attempts <= 0
-        ) AS scheduled,
-        count(*) FILTER (WHERE {{it}.is_later} AND {it}.attempts > 0) AS retrying,
-        count(*) FILTER (WHERE {it}.status <> 'running' AND {it}.hold IS NOT NULL) AS held,
+        count(*) FILTER (WHERE {{it}.is_scheduled}) AS scheduled,
+        count(*) FILTER (WHERE {{it}.is_retrying}) AS retrying,
+        count(*) FILTER (WHERE {{it}.is_blocked}) AS held,
         min({{it}.waiting_since}) FILTER (WHERE {{it}.is_ready}) AS waiting_since
     FROM {it}
     GROUP BY {it}.queue_name

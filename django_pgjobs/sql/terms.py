@@ -24,8 +24,6 @@ TERMS = {
     # nothing calls. Else it takes a table for empty that a VACUUM saw while it was filled, and
     # would read all jobs and sort them, for each step of a walk.
     "is_walked": "({it}.hold IS NULL OR to_tsvector('simple', {it}.hold) IS NULL)",
-    # It may run when its time has come.
-    "is_later": "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL",
     # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.
     "is_claimable": (
         "{{it}.is_ready} AND {it}.lane IS NULL"

@@ -19,7 +19,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.models import Job
 from django_pgjobs.queries import job_list as queries
 from django_pgjobs.queries.job_list import TAB_COLUMNS
-from django_pgjobs.status import FINISHED, JobStatus
+from django_pgjobs.status import FINISHED, WAITING, JobStatus, Waiting
 
 # What a count goes up to: beyond it nobody compares numbers.
 MAX_COUNTED = 10_000
@@ -28,8 +28,6 @@ MAX_COUNTED = 10_000
 MAX_SAMPLED = 20_000
 # Rows that one question may read.
 MAX_READ = 100_000
-
-UNHELD = {"status": "ready", "hold__isnull": True}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ TABS = (
     Tab(
         "scheduled",
         gettext_lazy("Scheduled"),
-        {**UNHELD, "due_at__isnull": False, "attempts__lte": 0},
+        WAITING[Waiting.SCHEDULED],
         gettext_lazy("No scheduled jobs: none waits for a time that was asked for."),
         index_column="due_at",
         sample="due",
@@ -66,7 +64,7 @@ TABS = (
     Tab(
         "ready",
         gettext_lazy("Ready"),
-        {**UNHELD, "due_at__isnull": True},
+        WAITING[Waiting.READY],
         gettext_lazy("No ready jobs: all that was due has been started."),
         sample="live",
     ),
@@ -80,7 +78,7 @@ TABS = (
     Tab(
         "retrying",
         gettext_lazy("Retrying"),
-        {**UNHELD, "due_at__isnull": False, "attempts__gte": 1},
+        WAITING[Waiting.RETRYING],
         gettext_lazy("No retrying jobs: none failed and waits for its next attempt."),
         index_column="due_at",
         sample="due",
@@ -88,7 +86,7 @@ TABS = (
     Tab(
         "blocked",
         gettext_lazy("Blocked"),
-        {"status": "ready", "hold__isnull": False},
+        WAITING[Waiting.BLOCKED],
         gettext_lazy("No blocked jobs: none waits for another job."),
         sample="live",
     ),

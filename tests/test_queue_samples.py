@@ -127,6 +127,9 @@ class TestSizes:
                 queue_names=["mail"],
                 sampled=seconds,
                 max_live=0,
+                max_lanes=1,
+                long_seconds=HOUR,
+                max_runs=1,
             )
             backlog = found.backlogs["mail"]
             assert (backlog.ready, backlog.is_cut) == (sizes, False)

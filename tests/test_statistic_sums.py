@@ -13,7 +13,7 @@ from django.db.models import F
 
 from django_pgjobs.models import Statistic, StatisticSum
 from django_pgjobs.queries import numbers, statistics
-from django_pgjobs.queries.signs import sum_ended
+from django_pgjobs.queries.signs import list_past
 from django_pgjobs.queries.statistics import STEPS, Cell, Minute
 from tests.chaos.figures import find_unequal_sums
 from tests.test_statistics import cell, minutes_ago
@@ -49,11 +49,11 @@ def read(cursor: Any) -> list[Any]:
         for by_task in (False, True)
     ]
     return [
-        numbers.sum_statistics(cursor, **bounds).by_queue,
+        numbers.sum_statistics(cursor, **bounds, times_seconds=seconds)[1:],
         names,
         numbers.times_of(cursor, seconds=seconds),
         numbers.times_of(cursor, seconds=seconds, by_task=True, task_paths=["a"]),
-        sum_ended(cursor, earliest=seconds, latest=60),
+        list_past(cursor, seconds=seconds, earliest=seconds, latest=60),
     ]
 
 
@@ -68,7 +68,7 @@ def test_pages_read_the_same_before_between_and_after_each_step(cursor: Any) -> 
     for ago in (4, 80, 500, 2_000, 20_000):
         write(cursor, ago)
     before = read(cursor)
-    assert before[0]["mail"] == (110, 20, 30)
+    assert before[0][0]["mail"] == (110, 20, 30)
     assert sum(before[1][1]["a"].values()) == 5 * 2 * 106
     for step in roll_up(cursor):
         step()

@@ -16,7 +16,7 @@ from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.flows import workflow
 from django_pgjobs.models import Job, QueueSample, Statistic
 from django_pgjobs.queries import expiry, jobs, numbers, statistics
-from django_pgjobs.queries.signs import sum_ended
+from django_pgjobs.queries.signs import list_past
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running.tally import Tally
@@ -356,7 +356,11 @@ class TestBefore:
     def test_it_ends_where_now_begins(self, cursor: Any) -> None:
         for minutes, failed in ((5, 1), (30, 2), (59, 4), (70, 8)):
             write(cursor, minutes, {("mail", TASK): cell(3, failed, 0, 0)})
-        assert sum_ended(cursor, earliest=HOUR, latest=900) == {TASK: (6, 6)}
+        past = list_past(cursor, seconds=2 * HOUR, earliest=HOUR, latest=900)
+        assert past.ended == {TASK: (6, 6)}
+        times = numbers.times_of(cursor, seconds=2 * HOUR, by_task=True)
+        assert past.runs == {TASK: times[TASK].runs}
+        assert list_past(cursor, seconds=2 * HOUR, earliest=240, latest=60).ended == {}
 
 
 class TestTimes:

@@ -17,7 +17,6 @@ from django_pgjobs.control import stuck
 from django_pgjobs.control.explain import explain
 from django_pgjobs.control.stuck import Usual, far_beyond, find_stuck, judge, standing_still
 from django_pgjobs.models import Statistic
-from django_pgjobs.queries.numbers import Times
 from django_pgjobs.queries.statistics import CLASSES
 from django_pgjobs.queries.stuck import LongRun
 from tests.factories import make_job, make_running_job, make_worker
@@ -69,11 +68,9 @@ class TestTheRule:
         assert judge([run(seconds)], {"another.task": Usual(3.0, 40.0)}) == []
 
     def test_too_few_runs_say_nothing_of_what_is_usual(self) -> None:
-        def times(runs: int) -> Times:
-            return Times([0] * CLASSES, [0, 0, 0, runs] + [0] * (CLASSES - 4))
-
-        assert stuck.usual_of(times(19)) is None
-        assert stuck.usual_of(times(20)) is not None
+        others = [0] * (CLASSES - 4)
+        assert stuck.usual_of([0, 0, 0, 19, *others]) is None
+        assert stuck.usual_of([0, 0, 0, 20, *others]) is not None
 
     @pytest.mark.parametrize(
         ("progress", "still"),

@@ -22,7 +22,6 @@ from django_pgjobs.queries.numbers import (
     quantile,
     recent_minutes,
     sum_statistics,
-    times_of,
 )
 from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.statistics import OTHERS
@@ -64,8 +63,9 @@ class Hour(NamedTuple):
 
 def read_hour(cursor: Cursor) -> Hour:
     """Ask the statistics."""
-    sums = sum_statistics(cursor, seconds=HOUR_SECONDS, bucket_seconds=MINUTE)
-    return Hour(*sums, times_of(cursor, seconds=HOUR))
+    return Hour(
+        *sum_statistics(cursor, seconds=HOUR_SECONDS, bucket_seconds=MINUTE, times_seconds=HOUR)
+    )
 
 
 class Span(NamedTuple):

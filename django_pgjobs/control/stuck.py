@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.numbers import Times, quantile, times_of
+from django_pgjobs.queries.numbers import quantile, times_of
 from django_pgjobs.queries.stuck import LongRun, list_long_runs
 from django_pgjobs.values.moments import duration
 
@@ -97,14 +97,19 @@ def usual_times(cursor: Cursor, task_paths: Iterable[str] | None = None) -> dict
     """Return how long jobs of these tasks, or of all, usually run, where that is known."""
     paths = None if task_paths is None else sorted(set(task_paths))
     times = times_of(cursor, seconds=WINDOW_SECONDS, by_task=True, task_paths=paths)
-    found = {path: usual_of(each) for path, each in times.items()}
+    return usual_by_task({path: each.runs for path, each in times.items()})
+
+
+def usual_by_task(runs: Mapping[str, Sequence[int]]) -> dict[str, Usual]:
+    """Return what is usual of each task, by its runs in classes of time, where that is known."""
+    found = {path: usual_of(each) for path, each in runs.items()}
     return {path: usual for path, usual in found.items() if usual is not None}
 
 
-def usual_of(times: Times) -> Usual | None:
+def usual_of(runs: Sequence[int]) -> Usual | None:
     """Return what is usual by these numbers of runs, None if they are too few to say."""
-    few, most = quantile(times.runs, FEW), quantile(times.runs, MOST)
-    if few is None or most is None or sum(times.runs) < LEAST_RUNS:
+    few, most = quantile(runs, FEW), quantile(runs, MOST)
+    if few is None or most is None or sum(runs) < LEAST_RUNS:
         return None
     return Usual(few.least, most.most)
 

@@ -57,11 +57,12 @@ class Outcomes(NamedTuple):
 class Sums(NamedTuple):
     """What ended and came in by buckets of time, the last is that of now; and what ended by queue.
 
-    Queues to which something came in are there as well.
+    Queues to which something came in are there as well. *times* is what `times_of` returns.
     """
 
     by_time: list[Number]
     by_queue: dict[str, Outcomes]
+    times: dict[str, Times]
 
 
 class Finished(NamedTuple):
@@ -131,18 +132,30 @@ def list_statistics(
     return [Number._make((*row[:-1], upto)) for row in rows]
 
 
-def sum_statistics(cursor: Cursor, *, seconds: float, bucket_seconds: int) -> Sums:
-    """Return what ended and came in within the last *seconds*, by time and by queue."""
+def sum_statistics(
+    cursor: Cursor, *, seconds: float, bucket_seconds: int, times_seconds: float | None = None
+) -> Sums:
+    """Return what ended and came in within the last *seconds*, by time and by queue.
+
+    Also the times of the last *times_seconds*, without it none.
+    """
     params = {
         "seconds": seconds,
         "bucket_seconds": bucket_seconds,
         "by_task": False,
         "closing": CLOSING_SECONDS,
         "max_jobs": FEW,
+        "class_seconds": times_seconds,
+        "task_paths": None,
     }
     rows = fetch(cursor, "sum_statistics", params)
-    by_time = [Number._make(row) for row in rows if row[0] is not None]
-    return Sums(by_time, {row[1]: Outcomes._make(row[4:7]) for row in rows[len(by_time) :]})
+    by_time = [Number._make(row[:-2]) for row in rows if row[0] is not None]
+    others = rows[len(by_time) :]
+    return Sums(
+        by_time,
+        {row[1]: Outcomes._make(row[4:7]) for row in others if row[-1] is None},
+        {row[1]: Times(*row[-2:]) for row in others if row[-1] is not None},
+    )
 
 
 def list_largest(

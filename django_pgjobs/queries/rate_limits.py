@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
@@ -72,14 +72,17 @@ def send_missing_rates(
 
     *named* are limits that tasks name, and the most that a start takes of them.
     """
-    costs = named or {}
-    params = {
-        "names": list(costs),
-        "costs": list(costs.values()),
+    execute(cursor, "list_missing_rates", missing_rates_params(named or {}, max_lanes))
+
+
+def missing_rates_params(named: Mapping[str, int], max_lanes: int) -> dict[str, Any]:
+    """Return the parameters of a statement that lists such limits."""
+    return {
+        "names": list(named),
+        "costs": list(named.values()),
         "max_lanes": max_lanes,
         "max_keys": MISSING_KEYS,
     }
-    execute(cursor, "list_missing_rates", params)
 
 
 def list_missing_rates(

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, decoded, fetch
 from django_pgjobs.queries.numbers import CLOSING_SECONDS
+from django_pgjobs.queries.rate_limits import MissingRate, missing_rates_params
+from django_pgjobs.queries.stuck import LongRun
 
 
 class Crew(NamedTuple):
@@ -69,13 +71,18 @@ class RateLimitedQueue(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """What was read; the backlog of each queue, and what waits in vain in it."""
+    """What was read; the backlog of each queue, and what waits in vain in it.
+
+    Behind them what `list_missing_rates` and `list_long_runs` return.
+    """
 
     crews: list[Crew]
     failing: list[FailingTask]
     mutes: list[MuteRow]
     backlogs: dict[str, Backlog]
     vain: dict[str, RateLimitedQueue] = {}
+    missing_rates: Sequence[MissingRate] = ()
+    long_runs: Sequence[LongRun] = ()
 
 
 def list_signs(
@@ -88,12 +95,16 @@ def list_signs(
     queue_names: Sequence[str],
     sampled: float,
     max_live: int,
+    max_lanes: int,
+    long_seconds: float,
+    max_runs: int,
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
     Failures of the last *recent* seconds are counted, from the beginning of the minute on. The
     backlogs are those of *queue_names* in the last *sampled* seconds. Of live jobs the *max_live*
-    oldest are looked at for such as wait for a rate limit that lets none go.
+    oldest are looked at for such as wait for a rate limit that lets none go, of *max_lanes* lanes.
+    At most *max_runs* jobs that have run for *long_seconds* are listed.
     """
     params = {
         "recent": recent,
@@ -104,20 +115,32 @@ def list_signs(
         "sampled": sampled,
         "max_live": max_live,
         "closing": CLOSING_SECONDS,
+        "long_seconds": long_seconds,
+        "ids": None,
+        "max_runs": max_runs,
+        **missing_rates_params({}, max_lanes),
     }
-    [(crews, failing, mutes, backlogs, vain)] = fetch(cursor, "list_signs", params)
+    [row] = fetch(cursor, "list_signs", params)
+    return _signs_of(*map(decoded, row))
+
+
+def _signs_of(
+    crews: Any, failing: Any, mutes: Any, backlogs: Any, vain: Any, missing: Any, runs: Any
+) -> Signs:
     return Signs(
-        [Crew(**crew) for crew in decoded(crews)],
-        [FailingTask(**task | {"since": _instant(task["since"])}) for task in decoded(failing)],
-        [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in decoded(mutes)],
-        {row.pop("queue_name"): Backlog(**row) for row in decoded(backlogs)},
+        [Crew(**crew) for crew in crews],
+        [FailingTask(**task | {"since": _instant(task["since"])}) for task in failing],
+        [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in mutes],
+        {row.pop("queue_name"): Backlog(**row) for row in backlogs},
         _vain_of(vain),
+        [MissingRate._make(row) for row in missing],
+        [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
     )
 
 
 def _vain_of(rows: Any) -> dict[str, RateLimitedQueue]:
     found = {}
-    for row in decoded(rows):
+    for row in rows:
         since = row["others_since"]
         found[row["queue_name"]] = RateLimitedQueue(
             row["jobs"], None if since is None else _instant(since)
@@ -136,8 +159,16 @@ class Ended(NamedTuple):
     failed: int
 
 
-def sum_ended(cursor: Cursor, *, earliest: float, latest: float) -> dict[str, Ended]:
-    """Return what ended from *earliest* to *latest* seconds ago, by task."""
-    params = {"earliest": earliest, "latest": latest, "by_task": True}
-    rows = fetch(cursor, "sum_ended_by_task", params)
-    return {task_path: Ended(successful, failed) for task_path, successful, failed in rows}
+class Past(NamedTuple):
+    """What was usual, by task: how many attempts ran how long, by classes, and what *ended*."""
+
+    runs: dict[str, list[int]]
+    ended: dict[str, Ended]
+
+
+def list_past(cursor: Cursor, *, seconds: float, earliest: float, latest: float) -> Past:
+    """Return the attempts of the last *seconds*, and what ended *earliest* to *latest* ago."""
+    params = {"seconds": seconds, "earliest": earliest, "latest": latest, "by_task": True}
+    rows = fetch(cursor, "list_past", params)
+    ended = {path: Ended(good, bad) for path, _, good, bad in rows if good or bad}
+    return Past({path: runs for path, runs, _, _ in rows}, ended)

@@ -28,7 +28,7 @@ def list_long_runs(
     """Return jobs that have run for *seconds* or more, of *ids* or of all, the longest first."""
     params = {
         "seconds": seconds,
-        "max_jobs": max_jobs,
+        "max_runs": max_jobs,
         "ids": None if ids is None else list(ids),
     }
     return [LongRun._make(row) for row in fetch(cursor, "list_long_runs", params)]

@@ -3,17 +3,20 @@
 --     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
 --     integer (of each list); queue_names text[] (whose samples are wanted); sampled double precision
 --     (those of the last so many seconds); max_live integer (live jobs, the oldest, that are looked
---     at for such as wait in vain); closing double precision (seconds after which a minute is
---     written)
+--     at for such as wait in vain, if a limit lets none go); closing double precision (seconds after
+--     which a minute is written); long_seconds double precision, ids bigint[], max_runs integer (as
+--     list_long_runs.sql has them); names text[], costs integer[], max_lanes, max_keys integer (as
+--     list_missing_rates.sql has them)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
 --     JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
---     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait for a rate limit that lets none go, and since when the oldest other one waits or
---     NULL, as JSON
+--     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
+--     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
+--     the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
---     pgjobs_queue_sample_measured
+--     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
 WITH span AS MATERIALIZED (
     SELECT
         date_trunc(
@@ -66,6 +69,9 @@ ended AS (
         SELECT newest.task_path, 1 FROM newest WHERE (SELECT few.holds FROM few)
     ) AS each
     GROUP BY each.task_path
+),
+missing AS MATERIALIZED (
+{max_lanes.missing_rates}
 )
 SELECT
     COALESCE((
@@ -154,11 +160,32 @@ SELECT
                         live.enqueued_at, live.run_after, live.rate_limit_keys, live.rate_cost
                     FROM pgjobs_job_live AS live
                     ORDER BY live.id
-                    LIMIT %(max_live)s::integer
+                    LIMIT (
+                        SELECT CASE WHEN count(*) > 0 THEN %(max_live)s::integer ELSE 0 END
+                        FROM missing
+                    )
                 ) AS job
                 WHERE {job.is_ready}
             ) AS judged
             GROUP BY judged.queue_name
             HAVING count(*) FILTER (WHERE judged.is_vain) > 0
         ) AS vain
+    ), '[]'),
+    COALESCE((
+        SELECT
+            json_agg(
+                json_build_array(
+                    missing.key, missing.has_jobs, missing.limit_name, missing.burst, missing.cost
+                )
+            )
+        FROM missing
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(run)
+        FROM (
+            SELECT
+                long.id, long.task_path, long.queue_name, long.worker_id, long.worker_name,
+                long.seconds, long.progress, date_part('epoch', long.now) AS now
+            FROM ({long_seconds.long_runs}) AS long
+        ) AS run
     ), '[]')

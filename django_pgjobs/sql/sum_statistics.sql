@@ -5,11 +5,13 @@
 -- asks.
 -- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
 --     end); by_task boolean (FALSE); closing double precision (seconds after which a minute is
---     written); max_jobs integer (how many are few)
--- Returns: number of the bucket, NULL in the rows of queues; queue_name, NULL in the rows of
---     buckets; NULL; enqueued, successful, failed, cancelled, retried, lost; up to when everything
---     is counted. The rows of buckets come first, by time; the last of them is of now, perhaps with
---     nothing in it
+--     written); max_jobs integer (how many are few); class_seconds double precision, task_paths
+--     text[] (NULL, or what list_classes.sql calls seconds; NULL)
+-- Returns: number of the bucket, NULL in other rows; queue_name, NULL in the rows of buckets; NULL;
+--     enqueued, successful, failed, cancelled, retried, lost; up to when everything is counted; two
+--     NULL. The rows of buckets come first, by time; the last of them is of now, perhaps with
+--     nothing in it. The rows of *class_seconds* have NULL for numbers, and behind them what
+--     list_classes.sql returns
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_statistic_sum_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
@@ -39,8 +41,11 @@ SELECT
     numbers.queue, NULL,
     sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
     sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
-    (SELECT few.upto FROM few)
+    (SELECT few.upto FROM few), NULL::bigint[], NULL::bigint[]
 FROM numbers
 GROUP BY GROUPING SETS ((bucket), (numbers.queue))
 HAVING GROUPING(numbers.queue) = 1 OR numbers.queue IS NOT NULL
+UNION ALL
+SELECT NULL, class.name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, class.waits, class.runs
+FROM ({class_seconds.class_rows}) AS class (name, waits, runs)
 ORDER BY bucket

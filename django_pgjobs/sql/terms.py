@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from django_pgjobs.sql.asked_terms import ASKED_TERMS
 from django_pgjobs.sql.number_terms import NUMBER_TERMS
 from django_pgjobs.sql.rate_terms import RATE_TERMS
 from django_pgjobs.sql.write_terms import WRITE_TERMS
@@ -380,6 +381,7 @@ asking AS MATERIALIZED (
         " FROM pgjobs_job_live AS running"
         " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
+    **ASKED_TERMS,
     **NUMBER_TERMS,
     **RATE_TERMS,
     **WRITE_TERMS,

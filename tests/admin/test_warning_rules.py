@@ -193,9 +193,7 @@ class TestGrowth:
 def test_what_was_usual_takes_too_long_and_the_rest_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(situation, "STEADY_BUDGET_SECONDS", 0.01)
-    for name in ("usual_times", "sum_ended"):
-        monkeypatch.setattr(situation, name, sleep)
+    monkeypatch.setattr(situation, "list_past", sleep)
     worker = make_worker()
     make_running_job(worker, last_attempted_at=ago(500))
     make_jobs(40, status="failed", finished_at=ago(300))

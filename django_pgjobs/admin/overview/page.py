@@ -62,7 +62,6 @@ from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.numbers import Finished, Size
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import Queues, list_queues
-from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
 from django_pgjobs.schedules.words import LATE_AFTER
 
 # Seconds that one statement may take.
@@ -70,8 +69,6 @@ OVERVIEW_SECONDS = 1.0
 # Failed jobs have long texts: each costs as much as twenty others. Those of the last minutes tell
 # what goes wrong now; the page Failures looks at more.
 MAX_FAILED_JOBS = 300
-# Lanes with keys whose first jobs are asked for limits that are not there.
-MAX_LANES = 200
 # Those with the most jobs; the page Queues has all. Each is 2 kB, with long names more.
 MAX_QUEUES = 20
 MAX_GROUPS = 6
@@ -90,7 +87,6 @@ class OverviewData(NamedTuple):
     hour: Hour
     failures: list[FailureRow]
     facts: Installation
-    missing_rates: list[MissingRate]
     drawn: Finished
     seen: Seen
 
@@ -141,7 +137,7 @@ def situation_of(numbers: OverviewData) -> Situation:
     """Return what the warnings are judged by."""
     rows, vain = waiting_of(numbers.queues.rows), numbers.seen.signs.vain
     waiting = [without_vain(row, vain.get(row.queue_name)) for row in rows]
-    return Situation(numbers.facts, waiting, numbers.missing_rates, *numbers.seen)
+    return Situation(numbers.facts, waiting, numbers.seen.signs.missing_rates, *numbers.seen)
 
 
 def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -177,7 +173,7 @@ def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
         sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
-        numbers.missing_rates,
+        numbers.seen.signs.missing_rates,
     )  # fmt: skip
 
 
@@ -191,7 +187,6 @@ def read_numbers(chosen: Range, split: Split) -> OverviewData:
     with time_budget(alias, OVERVIEW_SECONDS, walks=True), connections[alias].cursor() as cursor:
         hour = read_hour(cursor)
         found = list_queues(cursor, also_names=hour.queue_names)
-        missing = list_missing_rates(cursor, max_lanes=MAX_LANES)
         return OverviewData(
             found,
             hour,
@@ -205,9 +200,8 @@ def read_numbers(chosen: Range, split: Split) -> OverviewData:
                 unsealed_seconds=UNSEALED_SECONDS,
                 late=LATE_AFTER.total_seconds(),
             ),
-            missing,
             _read_chart(cursor, hour, chosen, split),
-            read_signs(cursor, waiting_of(found.rows), has_missing=bool(missing)),
+            read_signs(cursor, waiting_of(found.rows)),
         )
 
 

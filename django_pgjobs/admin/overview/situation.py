@@ -17,27 +17,27 @@ from django_pgjobs.admin.overview.rules import (
 from django_pgjobs.control.stuck import (
     LEAST_SECONDS,
     MAX_LOOKED_AT,
+    WINDOW_SECONDS,
     Stuck,
     judge,
-    usual_times,
+    usual_by_task,
 )
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.budget import apart
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.signs import Ended, Signs, list_signs, sum_ended
-from django_pgjobs.queries.stuck import list_long_runs
+from django_pgjobs.queries.signs import Ended, Past, Signs, list_past, list_signs
 
 # Seconds for which it is remembered what was usual in the last days: that reads every row of the
 # statistics of these days.
 STEADY_SECONDS = 300
-# Seconds that this may take.
-STEADY_BUDGET_SECONDS = 1.0
 # Of a task of which more jobs failed, some are left out.
 MAX_FAILED_JOBS = 10_000
 MAX_ROWS = 200
 # Live jobs, the oldest, that are looked at for such as wait in vain.
 MAX_LIVE_JOBS = 10_000
+# Lanes with keys whose first jobs are asked for limits that are not there.
+MAX_LANES = 200
 # Queues, those with the most ready jobs, that are looked at for a backlog that grows.
 MAX_BACKLOGS = 20
 
@@ -54,11 +54,8 @@ class Seen(NamedTuple):
     before: Mapping[str, Ended]
 
 
-def read_signs(cursor: Cursor, waiting: Iterable[WaitingQueue], *, has_missing: bool) -> Seen:
-    """Ask the database; *waiting* are the jobs of queues that may run.
-
-    *has_missing*: some of them may wait for a rate limit that lets none go.
-    """
+def read_signs(cursor: Cursor, waiting: Iterable[WaitingQueue]) -> Seen:
+    """Ask the database, within a time budget; *waiting* are the jobs of queues that may run."""
     signs = list_signs(
         cursor,
         recent=RECENT_SECONDS,
@@ -67,32 +64,28 @@ def read_signs(cursor: Cursor, waiting: Iterable[WaitingQueue], *, has_missing: 
         max_rows=MAX_ROWS,
         queue_names=_backlogs(waiting),
         sampled=GROWTH_SECONDS,
-        max_live=MAX_LIVE_JOBS if has_missing else 0,
+        max_live=MAX_LIVE_JOBS,
+        max_lanes=MAX_LANES,
+        long_seconds=LEAST_SECONDS,
+        max_runs=MAX_LOOKED_AT,
     )
-    before = _before(cursor) if signs.failing else {}
-    if before is None:
-        signs = signs._replace(failing=[])
-    return Seen(signs, _read_stuck(cursor), before or {})
+    past = _steady("past", lambda: _read_past(cursor)) if signs.failing or signs.long_runs else None
+    if past is None:
+        # Nobody can say then whether that many fail, or run for so long, as ever.
+        return Seen(signs._replace(failing=[]), judge(signs.long_runs, {}), {})
+    return Seen(signs, judge(signs.long_runs, usual_by_task(past.runs)), past.ended)
 
 
-def _read_stuck(cursor: Cursor) -> list[Stuck]:
-    runs = list_long_runs(cursor, seconds=LEAST_SECONDS, max_jobs=MAX_LOOKED_AT)
-    usual = _steady("usual", lambda: usual_times(cursor)) if runs else {}
-    return judge(runs, usual or {})
-
-
-def _before(cursor: Cursor) -> dict[str, Ended] | None:
+def _read_past(cursor: Cursor) -> Past:
     earliest = RECENT_SECONDS + BEFORE_SECONDS
-    return _steady(
-        "ended-before", lambda: sum_ended(cursor, earliest=earliest, latest=RECENT_SECONDS)
-    )
+    return list_past(cursor, seconds=WINDOW_SECONDS, earliest=earliest, latest=RECENT_SECONDS)
 
 
 def _steady(name: str, read: Callable[[], T]) -> T | None:
     """Return what is kept for long, None if it takes too long: the rest of the page goes on."""
 
     def make() -> T:
-        with time_budget(job_database(), STEADY_BUDGET_SECONDS):
+        with apart(job_database()):
             return read()
 
     try:

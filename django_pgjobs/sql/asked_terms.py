@@ -1,0 +1,95 @@
+"""What a page asks on its own or together with something else: whole SELECTs as terms."""
+
+from __future__ import annotations
+
+ASKED_TERMS = {
+    # Of a parameter, seconds (NULL: none): what list_classes.sql tells, which has the parameters.
+    "class_rows": """\
+SELECT attempts.name, {attempts.waits.class_sums}, {attempts.runs.class_sums}
+FROM (
+    SELECT
+        statistic.name,
+        -- Short lists are stored packed. So they are unpacked once, and not for each class.
+        array_cat(statistic.waits, '{}'::bigint[]) AS waits,
+        array_cat(statistic.runs, '{}'::bigint[]) AS runs
+    FROM ({by_task.by_name}) AS statistic
+    WHERE
+        statistic.begins_at
+        >= statement_timestamp() - make_interval(secs => %({it})s::double precision)
+        AND (%(task_paths)s::text[] IS NULL OR statistic.name = ANY (%(task_paths)s::text[]))
+    OFFSET 0
+) AS attempts
+GROUP BY attempts.name""",
+    # Of a parameter, seconds: what list_long_runs.sql tells, which has the parameters.
+    "long_runs": """\
+SELECT
+    job.id, job.task_path, job.queue_name, job.worker_id, worker.name AS worker_name,
+    date_part('epoch', statement_timestamp() - {job.last_attempted_at.in_calendar}) AS seconds,
+    job.progress::text, statement_timestamp() AS now
+FROM pgjobs_job_live AS job
+JOIN pgjobs_worker AS worker ON worker.id = job.worker_id
+WHERE
+    job.status = 'running' AND {worker.is_live}
+    AND job.last_attempted_at
+    <= statement_timestamp() - make_interval(secs => %({it})s::double precision)
+    AND (%(ids)s::bigint[] IS NULL OR job.id = ANY (%(ids)s::bigint[]))
+ORDER BY job.last_attempted_at, job.id
+LIMIT %(max_runs)s::integer""",
+    # Of a parameter, the most lanes: what list_missing_rates.sql tells, which has the parameters.
+    "missing_rates": r"""WITH RECURSIVE head AS (
+    (
+        SELECT
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
+            job.rate_limit_keys, job.rate_cost
+        FROM pgjobs_job_live AS job
+        WHERE {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.*
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
+            job.rate_limit_keys, job.rate_cost
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
+            AND (job.backend, job.queue_name, job.is_async, -job.priority, job.lane)
+            > (head.backend, head.queue_name, head.is_async, head.urgency, head.lane)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
+        LIMIT 1
+    ) AS following
+),
+wanted AS (
+    SELECT waited.key, bounded.rate_cost::integer AS cost, TRUE AS has_jobs
+    FROM (
+        SELECT head.rate_limit_keys, head.rate_cost
+        FROM head
+        LIMIT %({it})s::integer
+    ) AS bounded
+    CROSS JOIN pg_catalog.unnest(string_to_array(bounded.rate_limit_keys, E'\n')) AS waited (key)
+    UNION ALL
+    SELECT declared.name, declared.cost, FALSE
+    FROM unnest(%(names)s::text[], %(costs)s::integer[]) AS declared (name, cost)
+    -- A limit for each key that is in use is enough. The character after the colon ends the range.
+    WHERE NOT EXISTS (
+        SELECT FROM pgjobs_rate_limit AS one
+        WHERE one.name > declared.name || ':' AND one.name < declared.name || chr(59)
+    )
+)
+SELECT
+    wanted.key, bool_or(wanted.has_jobs) AS has_jobs, rule.name AS limit_name, rule.burst,
+    CASE WHEN rule.name IS NOT NULL THEN max(wanted.cost) END AS cost
+FROM wanted
+LEFT JOIN LATERAL ({wanted.key.rate_limit}) AS rule ON TRUE
+WHERE rule.name IS NULL OR wanted.cost > rule.burst
+GROUP BY wanted.key, rule.name, rule.burst
+ORDER BY
+    row_number() OVER (
+        PARTITION BY COALESCE(rule.name, split_part(wanted.key, ':', 1)) ORDER BY wanted.key
+    ),
+    wanted.key
+LIMIT %(max_keys)s::integer""",
+}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
@@ -43,7 +44,7 @@ def duration_in_words(seconds: float) -> str:
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"
-    return f"{seconds:.3g} s"
+    return f"{formats.number_format(Decimal(f'{seconds:.3g}'))} s"
 
 
 def exact_duration(seconds: float) -> str:

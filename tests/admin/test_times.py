@@ -12,10 +12,11 @@ import pytest
 from django.test import Client
 from django.test.utils import override_settings
 from django.urls import reverse
+from django.utils import translation
 
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job, Pause
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import duration, duration_in_words
 from tests import tasks
 from tests.admin.bulk_support import address, confirm
 from tests.factories import get_job, make_job
@@ -38,6 +39,15 @@ def test_a_length_of_time_is_told_in_the_larger_unit_as_soon_as_it_is_one(
     seconds: float, text: str
 ) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.02, "20 ms"), (1.0, "1 s"), (23.74, "23,7 s"), (119.6, "120 s"), (121.0, "2 min")],
+)
+def test_a_length_of_time_in_a_sentence_is_in_its_language(seconds: float, text: str) -> None:
+    with translation.override("de"):
+        assert duration_in_words(seconds) == text
 
 
 TIMES: dict[str, datetime | None] = {

@@ -107,6 +107,27 @@ def test_parts_are_entered_once(cursor: Any) -> None:
     assert {row.period for row in Statistic.objects.all()} == {"5 minutes"}
 
 
+def test_of_more_names_than_a_page_has_rows_each_is_added_up(
+    cursor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both tables grew by a row of each name and minute, as if nothing was added up."""
+    monkeypatch.setattr(statistics, "PAGE", 20)
+    cells = {(f"queue-{number}", "a"): cell(1, 0, 0, 0) for number in range(30)}
+    day = minutes_ago(0) // 1440 - 20
+    for minute in range(0, 1440, 60):
+        statistics.write_statistics(cursor, [Minute(day * 1440 + minute, cells)])
+    for step in roll_up(cursor):
+        while step():
+            pass
+    assert {row.period for row in (*Statistic.objects.all(), *StatisticSum.objects.all())} == {
+        "day"
+    }
+    # The last name of a page may go on on the next one.
+    assert Statistic.objects.count() < 40
+    assert StatisticSum.objects.filter(task_path=None).count() < 40
+    assert find_unequal_sums(connection.connection) == []
+
+
 def test_the_chaos_test_notices_sums_that_say_something_else(cursor: Any) -> None:
     write(cursor, 4)
     for step in roll_up(cursor):

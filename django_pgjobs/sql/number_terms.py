@@ -63,18 +63,28 @@ NUMBER_TERMS = {
     # Of a table of statistics: CTEs that add up rows of one period that are old enough to rows of
     # the next longer one, as roll_up_statistics.sql is told: *gone* become those *entered*.
     "rolled_up": """\
+-- What becomes one row is in one page: pages by time alone, if they had fewer rows than there are
+-- names, would add up nothing. Not all rows are sorted, for there may be a backlog of millions.
 old AS MATERIALIZED (
-    SELECT statistic.id
-    FROM {it} AS statistic
-    WHERE
-        statistic.period = %(period)s::text
-        AND statistic.begins_at < to_timestamp(
-            floor(
-                (date_part('epoch', statement_timestamp()) - %(keep)s::double precision)
-                / %(step)s::double precision
-            ) * %(step)s::double precision
-        )
-    ORDER BY statistic.begins_at
+    SELECT oldest.id
+    FROM (
+        SELECT
+            statistic.id, statistic.begins_at, statistic.queue_name, statistic.task_path
+        FROM {it} AS statistic
+        WHERE
+            statistic.period = %(period)s::text
+            AND statistic.begins_at < to_timestamp(
+                floor(
+                    (date_part('epoch', statement_timestamp()) - %(keep)s::double precision)
+                    / %(step)s::double precision
+                ) * %(step)s::double precision
+            )
+        ORDER BY statistic.begins_at
+        LIMIT %(max_rows)s::integer * 20
+    ) AS oldest
+    ORDER BY
+        floor(date_part('epoch', oldest.begins_at) / %(step)s::double precision),
+        oldest.queue_name, oldest.task_path
     LIMIT %(max_rows)s::integer
 ),
 gone AS (

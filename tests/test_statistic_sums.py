@@ -83,6 +83,12 @@ def test_pages_read_the_same_before_between_and_after_each_step(cursor: Any) -> 
     assert set(periods) == {step.into for step in STEPS}
 
 
+def test_what_was_written_before_the_clock_was_set_back_is_not_read_yet(cursor: Any) -> None:
+    before = read(cursor)
+    write(cursor, -500)
+    assert read(cursor) == before
+
+
 def test_a_part_is_in_the_sum_of_its_queue_and_in_that_of_its_task(cursor: Any) -> None:
     write(cursor, 4)
     for step in roll_up(cursor):

@@ -16,6 +16,8 @@ FROM (
     WHERE
         statistic.begins_at
         >= statement_timestamp() - make_interval(secs => %({it})s::double precision)
+        -- Where the clock was set back, there are later ones.
+        AND statistic.begins_at <= statement_timestamp()
         AND (%(task_paths)s::text[] IS NULL OR statistic.name = ANY (%(task_paths)s::text[]))
     OFFSET 0
 ) AS attempts

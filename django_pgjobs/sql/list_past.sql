@@ -23,6 +23,8 @@ FROM (
     WHERE
         statistic.begins_at
         >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
+        -- Where the clock was set back, there are later ones.
+        AND statistic.begins_at <= statement_timestamp()
     OFFSET 0
 ) AS past
 GROUP BY past.name

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Now
 from psycopg import sql
 
 from django_pgjobs.models import Job, QueueSample, Statistic
@@ -23,6 +25,12 @@ pytestmark = pytest.mark.django_db
 def cursor() -> Iterator[Any]:
     with connection.cursor() as given:
         yield given
+
+
+def measure(cursor: Any) -> None:
+    """Measure what waits, a minute after it was measured."""
+    QueueSample.objects.update(measured_at=F("measured_at") - timedelta(minutes=1))
+    statistics.measure_queues(cursor)
 
 
 class TestSizes:
@@ -147,27 +155,27 @@ class TestWhatCameIn:
     """Jobs are counted by the minute of their enqueue, once each."""
 
     def test_between_two_samples(self, cursor: Any) -> None:
-        statistics.measure_queues(cursor)
+        measure(cursor)
         make_jobs(3, queue_name="mail")
         make_job(queue_name="mail", status="successful")
-        statistics.measure_queues(cursor)
+        measure(cursor)
         statistics.count_enqueued(cursor)
         assert sums() == {}
         make_jobs(2, queue_name="fax")
         for expected in (4, 6, 6):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
             assert sums()["enqueued"] == expected
 
     def test_by_two_leaders_once(self, cursor: Any) -> None:
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         make_jobs(10)
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             for _ in range(2):
                 statistics.count_enqueued(cursor)
         assert sums() == {"enqueued": 10}
@@ -175,14 +183,14 @@ class TestWhatCameIn:
     def test_however_late(self, cursor: Any) -> None:
         """Counts that failed, or nobody there for days, whose samples are pruned."""
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         make_jobs(3)
-        statistics.measure_queues(cursor)
+        measure(cursor)
         QueueSample.objects.update(measured_at=datetime.now(UTC) - timedelta(days=40))
         make_jobs(4, enqueued_at=sql.SQL("now() - interval '20 days'"))
         for _ in range(3):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.prune_statistics(cursor, retention=400 * 86400)
         statistics.count_enqueued(cursor)
         assert sums() == {"enqueued": 7}
@@ -194,27 +202,81 @@ class TestWhatCameIn:
     ) -> None:
         monkeypatch.setattr(statistics, "MAX_JOBS", 10)
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         make_jobs(8)
         make_jobs(8, status="successful")
         make_jobs(9)
         for expected in (0, 10, 20, 25, 25):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
             assert sums()["enqueued"] == expected
 
     def test_when_ids_begin_anew(self, cursor: Any) -> None:
         make_jobs(1)
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         QueueSample.objects.filter(counted_job_id__isnull=False).update(counted_job_id=10**15)
-        statistics.measure_queues(cursor)
+        measure(cursor)
         statistics.count_enqueued(cursor)
         make_jobs(3)
         for _ in range(2):
+            measure(cursor)
+        statistics.count_enqueued(cursor)
+        assert sums() == {"enqueued": 3}
+
+    def test_once_where_the_clock_was_set_back(self, cursor: Any) -> None:
+        """It was an hour ahead for two minutes: their samples are of the future."""
+        for _ in range(2):
+            measure(cursor)
+            statistics.count_enqueued(cursor)
+        before = list(QueueSample.objects.values_list("id", flat=True))
+        make_jobs(7)
+        for _ in range(2):
+            measure(cursor)
+            statistics.count_enqueued(cursor)
+        ahead = QueueSample.objects.exclude(id__in=before)
+        ahead.update(measured_at=datetime.now(UTC) + timedelta(hours=1))
+        for expected in (7, 10, 13):
+            make_jobs(3)
+            measure(cursor)
+            statistics.count_enqueued(cursor)
+            assert sums()["enqueued"] == expected
+        # Set back by a little, the sample up to which was counted has not settled again.
+        counted = QueueSample.objects.get(counted_job_id__isnull=False)
+        QueueSample.objects.filter(id__gte=counted.pk).update(measured_at=Now())
+        statistics.count_enqueued(cursor)
+        measure(cursor)
+        statistics.count_enqueued(cursor)
+        assert sums()["enqueued"] == 16
+
+    def test_by_a_leader_that_has_just_begun(self, cursor: Any) -> None:
+        """It measures at once, and yet the transactions that are open have their minute to end."""
+        for _ in range(2):
+            measure(cursor)
+            statistics.count_enqueued(cursor)
+        cursor.execute("SELECT nextval('pgjobs_job_id_seq')")
+        [enqueued] = cursor.fetchone()
+        measure(cursor)
+        statistics.count_enqueued(cursor)
+        for _ in range(2):
             statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        make_job(id=enqueued)
+        for _ in range(2):
+            measure(cursor)
+            statistics.count_enqueued(cursor)
+        assert sums() == {"enqueued": 1}
+
+    def test_from_the_first_sample_on(self, cursor: Any) -> None:
+        """The second one follows at once."""
+        statistics.measure_queues(cursor)
+        statistics.count_enqueued(cursor)
+        make_jobs(3)
+        statistics.measure_queues(cursor)
+        statistics.count_enqueued(cursor)
+        measure(cursor)
         statistics.count_enqueued(cursor)
         assert sums() == {"enqueued": 3}
 
@@ -223,14 +285,14 @@ class TestWhatCameIn:
     ) -> None:
         monkeypatch.setattr(statistics, "MAX_CELLS", 2)
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         for minutes, count, queue_name in ((9, 1, "d"), (9, 3, "c"), (9, 1, "b"), (5, 1, "a")):
             enqueued_at = sql.SQL(f"now() - interval '{minutes} minutes'")
             make_jobs(count, queue_name=queue_name, enqueued_at=enqueued_at)
         make_job(queue_name="c", task_path="a.b", enqueued_at=sql.SQL("now() - interval '9 min'"))
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
         statistics.count_enqueued(cursor)
         rows = Statistic.objects.filter(enqueued__gt=0).order_by("begins_at", "queue_name")
         found = [(row.queue_name, row.task_path, row.enqueued) for row in rows]
@@ -239,13 +301,13 @@ class TestWhatCameIn:
 
     def test_by_the_minute_of_the_enqueue(self, cursor: Any) -> None:
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
             statistics.count_enqueued(cursor)
         make_job(enqueued_at=sql.SQL("now() - interval '10 minutes'"))
         make_job(enqueued_at=sql.SQL("'9999-12-01 00:00:00+00'"))
         make_job(enqueued_at=sql.SQL("'0001-02-01 00:00:00+00'"))
         for _ in range(2):
-            statistics.measure_queues(cursor)
+            measure(cursor)
         statistics.count_enqueued(cursor)
         ages = [
             datetime.now(UTC) - row.begins_at for row in Statistic.objects.order_by("begins_at")

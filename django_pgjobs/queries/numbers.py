@@ -8,7 +8,13 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import MAX_QUEUES, MINUTE, OTHERS, upper_bound
+from django_pgjobs.queries.statistics import (
+    MAX_QUEUES,
+    MINUTE,
+    OTHERS,
+    SETTLING_SECONDS,
+    upper_bound,
+)
 
 # Minutes are written so many seconds after their end, at the latest.
 CLOSING_SECONDS = 15.0
@@ -203,8 +209,12 @@ def recent_minutes(until: datetime) -> range:
 
 
 def enqueues_counted_until(samples: Sequence[tuple[float, int]]) -> datetime | None:
-    """Return up to when what came in is counted: the last sample but one; *samples* by time."""
-    return datetime.fromtimestamp(samples[-2][0], UTC) if len(samples) > 2 else None
+    """Return up to when what came in is counted; *samples* by time.
+
+    It was counted when the last sample was taken, up to the one that had settled by then.
+    """
+    settled = [at for at, _ in samples if at < samples[-1][0] - SETTLING_SECONDS]
+    return datetime.fromtimestamp(settled[-1], UTC) if len(settled) > 1 else None
 
 
 class Bounds(NamedTuple):

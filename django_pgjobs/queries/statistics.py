@@ -96,6 +96,9 @@ STEPS = (
 # Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0
 SPARSE_SECONDS = 32 * 86400.0
+# How old a sample is that has settled: the transactions that had enqueued something by then have
+# ended, or are not counted. Less than from one sample to the next.
+SETTLING_SECONDS = 50.0
 # How many live jobs are counted exactly.
 MAX_JOBS = 1_000_000
 # How many queues have a sample of their own.
@@ -129,8 +132,13 @@ def measure_queues(cursor: Cursor) -> None:
 
 
 def count_enqueued(cursor: Cursor) -> None:
-    """Append how many jobs came in up to the sample before the last one, once each."""
-    params = {"max_jobs": MAX_JOBS, "max_names": MAX_CELLS, "others": OTHERS[0]}
+    """Append how many jobs came in up to the newest sample that has settled, once each."""
+    params = {
+        "settling": SETTLING_SECONDS,
+        "max_jobs": MAX_JOBS,
+        "max_names": MAX_CELLS,
+        "others": OTHERS[0],
+    }
     execute(cursor, "count_enqueued", params)
 
 

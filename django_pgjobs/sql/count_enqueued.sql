@@ -1,13 +1,14 @@
--- Count the jobs that came in up to the last sample but one, by minute, queue and task: by now the
--- transactions that inserted them have ended, unless they take longer than that. The sample notes up
--- to where was counted, and the next count begins there; who takes that note away counts, so that of
--- two at a time one does. The first sample only gets a note.
--- Parameters: max_jobs integer (how many are looked at; the next count goes on); max_names integer
---     (queues and tasks of a minute that are told apart, those with the most jobs); others text
---     (what the queue and task of the others are called)
+-- Count the jobs that came in up to the newest sample that has settled, by minute, queue and task: by
+-- now the transactions that inserted them have ended, unless they take longer than that. The sample
+-- notes up to where was counted, and the next count begins there; who takes that note away counts, so
+-- that of two at a time one does.
+-- Parameters: settling double precision (how many seconds old a sample is that has settled); max_jobs
+--     integer (how many are looked at; the next count goes on); max_names integer (queues and tasks
+--     of a minute that are told apart, those with the most jobs); others text (what the queue and
+--     task of the others are called)
 -- Returns: nothing
 -- Locks: the sample with the note, then the one that gets it
--- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_queue_sample_measured,
+-- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_queue_sample_pkey,
 --     pgjobs_queue_sample_counted
 WITH noted AS MATERIALIZED (
     SELECT sample.id, sample.counted_job_id
@@ -19,9 +20,14 @@ WITH noted AS MATERIALIZED (
 goal AS MATERIALIZED (
     SELECT sample.id, sample.last_job_id
     FROM pgjobs_queue_sample AS sample
-    WHERE sample.queue_name IS NULL AND sample.measured_at <= statement_timestamp()
-    ORDER BY sample.measured_at DESC, sample.id DESC
-    OFFSET 1
+    WHERE
+        sample.queue_name IS NULL
+        -- One of the future was taken before the clock was set back.
+        AND sample.measured_at NOT BETWEEN
+            statement_timestamp() - make_interval(secs => %(settling)s::double precision)
+            AND statement_timestamp()
+    -- Not by time: where the clock was set back, that would lead to samples, and to jobs, of before.
+    ORDER BY sample.id DESC
     LIMIT 1
 ),
 job AS MATERIALIZED (
@@ -56,7 +62,7 @@ taken AS (
     FROM noted
     CROSS JOIN goal
     WHERE
-        sample.id = noted.id AND sample.counted_job_id = noted.counted_job_id AND goal.id <> noted.id
+        sample.id = noted.id AND sample.counted_job_id = noted.counted_job_id AND goal.id > noted.id
     RETURNING sample.id
 ),
 given AS (
@@ -67,8 +73,7 @@ given AS (
             ELSE (SELECT max(job.id) FROM job)
         END
     FROM goal
-    WHERE
-        sample.id = goal.id AND (EXISTS (SELECT FROM taken) OR NOT EXISTS (SELECT FROM noted))
+    WHERE sample.id = goal.id AND EXISTS (SELECT FROM taken)
     RETURNING sample.id
 ),
 named AS (

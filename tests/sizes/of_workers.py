@@ -83,7 +83,7 @@ def check_workers(client: Client) -> None:
     address = reverse("admin:pgjobs_worker_changelist")
     response = client.get(address)
     text = response.content.decode()
-    rows = [each for each in cells(text) if len(each) == 7][1:]
+    rows = [each for each in cells(text) if len(each) == 6][1:]
     wanted = query(WORKERS, MAX_JOBS)
     assert len(rows) == len(wanted)
     # Live are those whose lease has not run out: all but the lost one.
@@ -125,7 +125,7 @@ def _shown(client: Client, worker_id: int) -> Any:
 
 def check_schedules(client: Client) -> None:
     text = client.get(reverse("admin:pgjobs_schedule_changelist")).content.decode()
-    rows = [each for each in cells(text) if len(each) == 7][1:]
+    rows = [each for each in cells(text) if len(each) == 6][1:]
     bars = re.findall(r'<svg class="pgjobs-outcomes".*?</svg>', text, re.DOTALL)
     wanted = query(SCHEDULES, MAX_RUNS)
     for row, bar, (name, runs, missed, last_at, status) in zip(rows, bars, wanted, strict=True):

@@ -68,6 +68,13 @@ DEPENDANTS = (
         PRUNER,
     ),
     (
+        "failed job that somebody is to learn of before it is deleted by hand",
+        "django_pgjobs/sql/delete_jobs.sql",
+        "                AND {old.teaches_nobody}\n",
+        "",
+        ("tests/admin/test_bulk.py",),
+    ),
+    (
         "end of a job before it is requeued",
         "django_pgjobs/queries/jobs.py",
         "not wait for the next one.\n    dependencies.resolve_dependencies(cursor, ids)\n",

@@ -1,8 +1,11 @@
 -- Delete finished jobs, but for those of workflows that are not complete: what follows needs them.
+-- One that did not succeed stays as long as somebody waits who is still to learn that, as in
+-- prune_jobs.
 -- Parameters: ids bigint[]
 -- Returns: id
 -- Locks: the rows, in order of id, SKIP LOCKED
--- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey
+-- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey,
+--     pgjobs_dependency_predecessor_id_job_id_key, pgjobs_job_live_pkey
 DELETE FROM pgjobs_job_finished AS job
 WHERE
     job.id = ANY (
@@ -19,6 +22,7 @@ WHERE
                     WHERE batch.id = old.batch_id AND root.tree_completed_at IS NULL
                     LIMIT 1
                 ) IS NULL
+                AND {old.teaches_nobody}
             ORDER BY old.id
             FOR UPDATE SKIP LOCKED
         )

@@ -17,6 +17,7 @@ from django_pgjobs.bulk import ACTIONS, Effect, Selection, create_change, run_ch
 from django_pgjobs.bulk import walk as walking
 from django_pgjobs.bulk.walk import Walk
 from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.queries.dependencies import resolve_dependencies
 from django_pgjobs.testing import run_jobs
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job, make_worker
 
@@ -169,6 +170,45 @@ def test_only_finished_jobs_are_deleted(boss: User) -> None:
     waiting = make_job()
     assert do(boss, "delete", done, waiting).changed == 1
     assert [job.pk for job in Job.objects.all()] == [waiting]
+
+
+def wait_unresolved(status: str, after_failure: str) -> tuple[int, int]:
+    """Return a job that nobody has resolved since it ended, and one that waits for it."""
+    ended, waiting = make_job(), make_job(hold="dependencies", waits_for=1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_dependency (job_id, predecessor_id, after_failure)"
+            " VALUES (%s, %s, %s)",
+            [waiting, ended, after_failure],
+        )
+        cursor.execute(
+            "UPDATE pgjobs_job SET status = %s, finished_at = now() WHERE id = %s", [status, ended]
+        )
+    return ended, waiting
+
+
+@pytest.mark.parametrize(
+    ("status", "after_failure", "deleted"),
+    [
+        ("failed", "cancel", 0),
+        ("cancelled", "hold", 0),
+        ("failed", "run", 1),
+        ("successful", "cancel", 1),
+    ],
+)
+def test_a_failure_that_a_waiting_job_has_not_learnt_of_is_not_deleted(
+    boss: User, status: str, after_failure: str, deleted: int
+) -> None:
+    """A job that is gone counts as a success: what was to be cancelled ran."""
+    ended, waiting = wait_unresolved(status, after_failure)
+    change = do(boss, "delete", ended)
+    assert (change.changed, change.passed_over) == (deleted, 1 - deleted)
+    with connection.cursor() as cursor:
+        resolve_dependencies(cursor, [ended])
+    expected = {"cancel": ("cancelled", None), "hold": ("ready", "predecessor failed")}
+    found = get_job(waiting)
+    assert (found.status, found.hold) == (("ready", None) if deleted else expected[after_failure])
+    assert do(boss, "delete", ended).changed == 1 - deleted
 
 
 def test_what_is_enqueued_or_fails_later_is_left_alone(boss: User) -> None:

@@ -173,6 +173,8 @@ def test_every_action_can_be_confirmed(admin_client: Client, verb: str) -> None:
         ("retry", {"when": "spread", "amount": "", "unit": "60"}, "Say how long."),
         ("retry", {"when": "spread", "amount": "-1", "unit": "60"}, "greater than or equal to 1"),
         ("retry", {"when": "spread", "amount": "9999999", "unit": "86400"}, "at most ten years"),
+        ("retry", {"when": "spread", "amount": "9" * 400, "unit": "60"}, "at most ten years"),
+        ("postpone", {"when": "in", "amount": "9" * 400, "unit": "1"}, "at most ten years"),
         ("retry", {"when": "at", "at": ""}, "Say when."),
         ("retry", {"when": "at", "at": "soon"}, "Enter a valid date/time."),
         (

@@ -97,9 +97,10 @@ class BulkTimeForm(BulkForm):
                 self.add_error("amount", ValidationError(_("Expected at most ten years.")))
         return cleaned
 
-    def seconds(self) -> float:
-        """Return the length that was given."""
-        return float(self.cleaned_data["amount"]) * float(self.cleaned_data.get("unit") or 1)
+    def seconds(self) -> int:
+        """Return the length that was given; before it is checked, there may be no float for it."""
+        amount: int = self.cleaned_data["amount"]
+        return amount * int(self.cleaned_data.get("unit") or 1)
 
     def moment(self) -> str:
         """Return the time that was given, as ISO text with its zone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection, transaction
 
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.budget import time_budget
 
 pytestmark = pytest.mark.django_db
@@ -39,3 +40,18 @@ def test_what_held_before_holds_again_in_the_transaction_around() -> None:
                 assert settings() == ("500ms", "off", "off", "1", "1")
             assert settings() == ("1500ms", "off", "off", "1", "1")
         assert settings() == before
+
+
+def test_no_statement_begins_late_in_a_time_for_all_of_them() -> None:
+    told = []
+
+    def ask() -> None:
+        with time_budget("default", 0.9, together=True) as go_on, connection.cursor() as cursor:
+            told.append(settings()[0])
+            cursor.execute("SELECT pg_sleep(0.4)")
+            go_on()
+            told.append("late")
+
+    with pytest.raises(TooSlow, match="before"):
+        ask()
+    assert told == ["600ms"]

@@ -54,10 +54,14 @@ MAX_GROUPS = 10
 MAX_SAMPLES = 5
 NONE: ChosenOptions = {}
 MORE: ChosenOptions = {"reset_attempts": True}
+YES, NO = Value(True), Value(False)
 
 
 class Row(NamedTuple):
-    """What is read of each job that is counted."""
+    """What is read of each job that is counted.
+
+    *is_suitable*: it would be changed; *suits_more*: it would be if attempts are reset.
+    """
 
     pk: int
     status: str
@@ -65,6 +69,8 @@ class Row(NamedTuple):
     task_path: str
     attempts: int
     enqueued_at: datetime
+    is_suitable: bool
+    suits_more: bool
 
 
 @dataclass
@@ -106,8 +112,9 @@ class Preview:
     @property
     def is_counted(self) -> bool:
         """Would more time to count tell nothing else?"""
-        found = (self.exact, self.more, self.dependants)
-        return not self.is_partial or (None not in found and self.sample is None)
+        if self.dependants is None:
+            return False
+        return not self.is_partial or (None not in (self.exact, self.more) and self.sample is None)
 
     def put(self, places: Counter[Place], *, sample: int | None = None) -> None:
         """Tell where jobs are, all of them or a *sample* of so many."""
@@ -146,13 +153,15 @@ def preview(
         with time_budget(job_database(), QUICK_SECONDS if is_quick else COUNT_SECONDS):
             found = _preview(action, selection, narrow)
     except TooSlow:
-        found = Preview(is_unknown=True)
+        found = Preview(is_unknown=True, more=None, dependants=None)
+        if is_quick:
+            return found
+    left = max(QUICK_SECONDS - (time.monotonic() - began), LEAST_SECONDS) if is_quick else None
     if found.is_partial:
-        left = max(QUICK_SECONDS - (time.monotonic() - began), LEAST_SECONDS)
-        seconds = left if is_quick else EXACT_SECONDS
-        _count_exactly(found, action, selection, narrow, seconds, is_quick=is_quick)
+        _count_exactly(found, action, selection, narrow, quick_seconds=left)
     elif action.name in ENDING:
-        found.dependants = count_dependants(_walk_of(action, selection, narrow, NONE).jobs())
+        jobs = _walk_of(action, selection, narrow, NONE).jobs()
+        found.dependants = count_dependants(jobs, quick_seconds=left)
     return found
 
 
@@ -166,28 +175,28 @@ def _count_exactly(
     action: Action,
     selection: Selection,
     narrow: Narrow,
-    seconds: float,
     *,
-    is_quick: bool,
+    quick_seconds: float | None,
 ) -> None:
     """Note how many jobs the change would walk to, how many more if attempts are reset, how many
-    others are cancelled with them, and where they are; none of it may take longer than *seconds*,
-    if it *is_quick* all together.
+    others are cancelled with them, and where they are; none of it may take longer than
+    EXACT_SECONDS, or all together than *quick_seconds*.
     """
-    began = time.monotonic()
+    is_quick = quick_seconds is not None
     further, ends = _more_of(action, selection, narrow), action.name in ENDING
     found.more, found.dependants = None if further else 0, None if ends else 0
     try:
-        with time_budget(job_database(), seconds):
+        with time_budget(job_database(), quick_seconds or EXACT_SECONDS, together=is_quick) as go_on:
             walk = _walk_of(action, selection, narrow, NONE)
             found.exact = walk.total()
             if further is not None:
+                go_on()
                 found.more = further.total()
             if ends:
-                found.dependants = find_dependants(walk.jobs())
-            # That takes about as long again.
-            if not is_quick or time.monotonic() - began < seconds / 2:
-                found.put(walk.places())
+                go_on()
+                found.dependants = find_dependants(walk.jobs(), go_on)
+            go_on()
+            found.put(walk.places())
     except TooSlow:
         pass
 
@@ -206,26 +215,29 @@ def _more_of(action: Action, selection: Selection, narrow: Narrow) -> Walk | Non
 def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     jobs = Job.objects.using(job_database())
     places, is_cut = _places(jobs, action, selection)
-    chosen, suits = selection.conditions(), action.suits({})
+    chosen, suits = selection.conditions(), action.suits(NONE)
     suitable = [
-        narrow(jobs.filter(place.where & chosen & suits))
-        .order_by(place.order)
-        .values_list(*Row._fields)
+        _rows(narrow(jobs.filter(place.where & chosen & suits)), place.order, YES)
         for place in places
         if place.has_suitable
     ]
     others = [
-        narrow(jobs.filter(place.where & chosen).exclude(suits))
-        .annotate(suits_more=_flag(action.suits(MORE)))
-        .order_by(place.order)
-        .values_list("status", "suits_more")
+        _rows(
+            narrow(jobs.filter(place.where & chosen).exclude(suits)),
+            place.order,
+            NO,
+            suits_more=_flag(action.suits(MORE)),
+        )[: MAX_SKIPPED + 1]
         for place in places
         if place.has_others
     ]
-    found = _count([Row._make(row) for row in _join(suitable, MAX_COUNTED)[: MAX_COUNTED + 1]])
-    rest = list(_join(others, MAX_SKIPPED))
-    found.skipped = Counter(status for status, _ in rest).most_common()
-    more = sum(1 for _, suits_more in rest if suits_more)
+    # One statement, so that one limit of time holds for all of it.
+    wanted = [_join([part[: MAX_COUNTED + 1] for part in suitable])[: MAX_COUNTED + 1]]
+    rows = [Row._make(row) for row in _join([*(wanted if suitable else []), *others])]
+    found = _count([row for row in rows if row.is_suitable])
+    rest = [row for row in rows if not row.is_suitable]
+    found.skipped = Counter(row.status for row in rest).most_common()
+    more = sum(row.suits_more for row in rest)
     found.more = None if any(count > MAX_SKIPPED for _, count in found.skipped) and more else more
     if is_cut:
         found.is_cut = True
@@ -233,10 +245,17 @@ def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     return found
 
 
-def _join(parts: list[QuerySet[Any, Any]], limit: int) -> Any:
-    """Return one query for the rows of all parts, of each *limit* and one more."""
-    cut = [part[: limit + 1] for part in parts]
-    return cut[0].union(*cut[1:], all=True) if cut else []
+def _rows(
+    jobs: QuerySet[Job], order: str, is_suitable: Value, suits_more: Any = NO
+) -> QuerySet[Any, Any]:
+    """Return the query for the rows of jobs."""
+    flagged = jobs.annotate(is_suitable=is_suitable, suits_more=suits_more)
+    return flagged.order_by(order).values_list(*Row._fields)
+
+
+def _join(parts: list[QuerySet[Any, Any]]) -> Any:
+    """Return one query for the rows of all parts."""
+    return parts[0].union(*parts[1:], all=True) if parts else []
 
 
 def _count(rows: list[Row]) -> Preview:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from django.db import OperationalError, connections, transaction
@@ -21,9 +23,19 @@ FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value)
 """
 
 
+# Of a time for all statements together: none begins when so much of it has passed, and each may
+# take what is left then.
+BEGINNING = 1 / 3
+
+
 @contextmanager
-def time_budget(alias: str, seconds: float, *, walks: bool = False) -> Iterator[None]:
+def time_budget(
+    alias: str, seconds: float, *, walks: bool = False, together: bool = False
+) -> Iterator[Callable[[], None]]:
     """Let no statement on *alias* take longer than *seconds*; nothing is compiled either.
+
+    *together*: nor all of them. Whoever calls what this yields before each but the first begins
+    none when a third of the time has passed: it raises TooSlow.
 
     *walks*: they find the first rows by walking an index, step by step. The planner takes a table
     for empty that a VACUUM saw while it was filled, and would read and sort all of it for each
@@ -32,10 +44,11 @@ def time_budget(alias: str, seconds: float, *, walks: bool = False) -> Iterator[
     In a transaction, or a savepoint of the one that is open: raise TooSlow if a statement took
     longer, after rolling back to where the block began.
     """
+    longest = seconds * (1 - BEGINNING) if together else seconds
     with apart(alias), connections[alias].cursor() as cursor:
-        limits = {"statement_timeout": f"{int(seconds * 1000)}ms", "jit": "off"}
+        limits = {"statement_timeout": f"{max(int(longest * 1000), 1)}ms", "jit": "off"}
         before = _set(cursor, limits | WALKING if walks else limits)
-        yield
+        yield _go_on_in(seconds if together else math.inf)
         # A savepoint that is released leaves the setting to the transaction around it.
         if len(connections[alias].savepoint_ids) > 0:
             _set(cursor, before)
@@ -55,6 +68,17 @@ def apart(alias: str) -> Iterator[None]:
         if isinstance(error.__cause__, QueryCanceled):
             raise TooSlow("a statement took longer than it may.") from error
         raise
+
+
+def _go_on_in(seconds: float) -> Callable[[], None]:
+    """Return what raises TooSlow once a third of *seconds* has passed."""
+    last_begin = time.monotonic() + seconds * BEGINNING
+
+    def go_on() -> None:
+        if time.monotonic() > last_begin:
+            raise TooSlow(f"the statements before took most of {seconds:g} s.")
+
+    return go_on
 
 
 def _set(cursor: Cursor, settings: Mapping[str, str]) -> dict[str, str]:

@@ -113,7 +113,7 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
             monkeypatch.setattr(module, name, tenth(getattr(module, name)))
     # These two read the whole selection, and are bounded by time instead.
     monkeypatch.setattr(preview, "_count_exactly", lambda *args, **flags: (None, None, None))
-    monkeypatch.setattr(preview, "count_dependants", lambda jobs: None)
+    monkeypatch.setattr(preview, "count_dependants", lambda jobs, **flags: None)
     # What a page reads of running jobs that take long is kept for minutes: it is read once here,
     # however fast the machine is.
     monkeypatch.setattr(situation, "LEAST_SECONDS", 0.0)

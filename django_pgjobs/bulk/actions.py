@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.models.batch_states import in_open, is_of_open
 from django_pgjobs.permissions import Verb
 from django_pgjobs.queries import batches, bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
@@ -60,7 +61,8 @@ class Action:
     """A change of many jobs.
 
     *suits* is the condition on the jobs it is for, *statuses* those that they can have;
-    *apply* changes those of the given ids that still meet it, in the open transaction.
+    *apply* changes those of the given ids that still meet it, in the open transaction. *spared*:
+    all of these statuses are suited but for those that meet it.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Action:
     statuses: tuple[str, ...]
     suits: Callable[[ChosenOptions], Q]
     apply: Callable[[Cursor, list[int], ChosenOptions], Effect]
+    spared: Q | None = None
 
 
 def _when(options: ChosenOptions) -> RunTimes:
@@ -158,6 +161,11 @@ def _suits_run_now(options: ChosenOptions) -> Q:
     return Q(status=JobStatus.READY) & waits
 
 
+def _suits_delete(options: ChosenOptions) -> Q:
+    """What follows in a workflow needs the jobs before."""
+    return Q(status__in=_FINISHED) & ~is_of_open()
+
+
 def _suits_cancel(options: ChosenOptions) -> Q:
     return Q(status=JobStatus.READY) | Q(status=JobStatus.RUNNING, cancel_requested_at=None)
 
@@ -221,8 +229,9 @@ ACTIONS = {
             _("Delete"),
             Verb.DELETE,
             _FINISHED,
-            at_any_status(*_FINISHED),
+            _suits_delete,
             _delete,
+            in_open(),
         ),
         Action("export", _("Export"), Verb.VIEW, _ALL, at_any_status(*_ALL), _refuse),
     )

@@ -215,7 +215,8 @@ def _walk(change: BulkChange, user: Any) -> Walk:
     action = ACTIONS[change.verb]
     selection = trees.as_counted(change.verb, Selection.from_json(change.selection))
     allowed = allowed_to(user, action.verb, selection)
-    return Walk(selection, action.statuses, action.suits(change.options), allowed)
+    suits = action.suits(change.options)
+    return Walk(selection, action.statuses, suits, allowed, spared=action.spared)
 
 
 def _add_up(change: BulkChange, jobs: int, effect: Effect) -> None:

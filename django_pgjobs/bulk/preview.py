@@ -130,7 +130,8 @@ class Preview:
 
 
 class IndexRange(NamedTuple):
-    """Where to look: a condition and an *order* of an index, and what may be found there.
+    """Where to look: a condition and an *order* of an index, and what may be found there: jobs
+    that are suited, and *others* with this condition (None: there are none).
 
     Without the order, a limit makes the planner scan the table.
     """
@@ -138,7 +139,7 @@ class IndexRange(NamedTuple):
     where: Q
     order: str
     has_suitable: bool
-    has_others: bool
+    others: Q | None
 
 
 def preview(
@@ -167,7 +168,8 @@ def preview(
 
 def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: ChosenOptions) -> Walk:
     """Return the walk that the change takes."""
-    return Walk(selection, action.statuses, action.suits(options), narrow)
+    suits = action.suits(options)
+    return Walk(selection, action.statuses, suits, narrow, spared=action.spared)
 
 
 def _count_exactly(
@@ -186,7 +188,9 @@ def _count_exactly(
     further, ends = _more_of(action, selection, narrow), action.name in ENDING
     found.more, found.dependants = None if further else 0, None if ends else 0
     try:
-        with time_budget(job_database(), quick_seconds or EXACT_SECONDS, together=is_quick) as go_on:
+        with time_budget(
+            job_database(), quick_seconds or EXACT_SECONDS, together=is_quick
+        ) as go_on:
             walk = _walk_of(action, selection, narrow, NONE)
             found.exact = walk.total()
             if further is not None:
@@ -204,7 +208,7 @@ def _count_exactly(
 def _more_of(action: Action, selection: Selection, narrow: Narrow) -> Walk | None:
     """Return the walk to what a change takes besides if attempts are reset, None if to nothing.
 
-    An action is for all finished jobs of a status, or for none, so these have not finished.
+    An action is for the finished jobs of a status whatever is chosen, so these have not finished.
     """
     if action.suits(MORE) == action.suits(NONE):
         return None
@@ -223,13 +227,13 @@ def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     ]
     others = [
         _rows(
-            narrow(jobs.filter(place.where & chosen).exclude(suits)),
+            narrow(jobs.filter(place.where & chosen & place.others)),
             place.order,
             NO,
             suits_more=_flag(action.suits(MORE)),
         )[: MAX_SKIPPED + 1]
         for place in places
-        if place.has_others
+        if place.others is not None
     ]
     # One statement, so that one limit of time holds for all of it.
     wanted = [_join([part[: MAX_COUNTED + 1] for part in suitable])[: MAX_COUNTED + 1]]
@@ -281,10 +285,10 @@ def _places(
     if selection.until is not None:
         pin |= Q(finished_at__lte=selection.until)
     if selection.is_of_ids:
-        return [IndexRange(pin, "-id", True, True)], False
+        return [IndexRange(pin, "-id", True, ~action.suits(NONE))], False
     # If any finished job is one of the selection, the limit is met soon.
     is_plain = set(selection.lookups) <= {"status", "status__in"}
-    is_dense = is_plain and get_conf().ADMIN_PERMISSION is None
+    is_dense = is_plain and get_conf().ADMIN_PERMISSION is None and action.spared is None
     bounded = selection.statuses & UNFINISHED if is_dense else selection.statuses
     # The index of batches leads to the jobs of a small one.
     is_small = is_small_tree(selection, MAX_ROWS)
@@ -297,9 +301,10 @@ def _places(
         is_live = status in UNFINISHED
         where = bounds.get("live", Q()) if is_live else bounds.get(status, pin)
         suits = status in action.statuses
-        # An action is for all finished jobs of a status, or for none.
+        # But for those that it spares, an action is for all finished jobs of a status, or for none.
+        others = ~action.suits(NONE) if is_live or not suits else action.spared
         order = "-id" if is_live or is_small else "-finished_at"
-        places.append(IndexRange(Q(status=status) & where, order, suits, is_live or not suits))
+        places.append(IndexRange(Q(status=status) & where, order, suits, others))
     return places, bool(bounds)
 
 

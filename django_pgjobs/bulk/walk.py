@@ -91,7 +91,10 @@ def legs_of(selection: Selection, statuses: tuple[str, ...]) -> list[Leg]:
 
 
 class Walk:
-    """The jobs of a selection that suit *condition* and that *narrow* leaves over."""
+    """The jobs of a selection that suit *condition* and that *narrow* leaves over.
+
+    *spared*: that are all of these statuses but for those that meet it.
+    """
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Walk:
         condition: Q,
         narrow: Narrow,
         *,
+        spared: Q | None = None,
         page_jobs: int | None = None,
         window_rows: int | None = None,
     ) -> None:
@@ -107,6 +111,7 @@ class Walk:
         self._selection = selection
         self._condition = selection.conditions() & condition
         self._narrow = narrow
+        self._spared = spared
         self._page_jobs = page_jobs or PAGE_JOBS
         self._window_rows = window_rows or WINDOW_ROWS
 
@@ -127,16 +132,16 @@ class Walk:
 
     def jobs(self) -> QuerySet[Job]:
         """Return all of the jobs at once; to read them may take long."""
-        places = Q()
-        for leg in self.legs:
-            places |= leg.where
-        return (
-            self._narrow(_jobs().filter(places & self._condition)) if self.legs else _jobs().none()
-        )
+        return self._all(self._condition)
 
     def total(self) -> int:
         """Return how many jobs there are, which may take long."""
-        return self.jobs().count()
+        if self._spared is None:
+            return self.jobs().count()
+        # Two indexes tell these two numbers; to tell the one, each row would be read.
+        chosen = self._selection.conditions()
+        spared = self._all(chosen & self._spared).count()
+        return self._all(chosen).count() - spared
 
     def places(self) -> Counter[Place]:
         """Return where how many of the jobs are, which may take longer than their total."""
@@ -151,6 +156,12 @@ class Walk:
             ids, position = self.page(position)
             if ids:
                 yield ids
+
+    def _all(self, condition: Q) -> QuerySet[Job]:
+        places = Q()
+        for leg in self.legs:
+            places |= leg.where
+        return self._narrow(_jobs().filter(places & condition)) if self.legs else _jobs().none()
 
     def _window_end(self, leg: Leg, rows: QuerySet[Job]) -> Any:
         """Return where the window ends, None if the leg ends before it does."""

@@ -57,6 +57,10 @@ _BELOW = (
 # made of the array, of whose length the planner knows nothing: it takes a tree for many times as
 # large as it is, and would search the list from its begin for each job instead.
 _BY_INDEX = (" = ANY (ARRAY" + _TREE, _BELOW + ")")
+_IN_OPEN = (
+    "(%(expressions)s = ANY (ARRAY(SELECT batch.id FROM pgjobs_batch AS batch"
+    " JOIN pgjobs_batch AS root ON root.id = batch.root_id WHERE root.tree_completed_at IS NULL)))"
+)
 _BY_ROW = (" IN (SELECT unnest(ARRAY" + _TREE, _BELOW + ")) IS TRUE")
 
 
@@ -129,6 +133,19 @@ def is_of_whole(condition: Q = EVERY) -> Q:
         condition, pk=OuterRef("batch_id"), follows__in=(Follows.GATHER, Follows.COMPLETION)
     )
     return Q(Exists(wholes), source_id=0)
+
+
+def is_of_open() -> Q:
+    """Return the condition that a job is one of a workflow that is not complete."""
+    return Q(
+        batch_id__in=Batch.objects.filter(root__tree_completed_at=None).order_by().values("pk")
+    )
+
+
+def in_open() -> Q:
+    """Return the same condition, so that the index of batches serves it."""
+    found = Func(F("batch_id"), template=_IN_OPEN, output_field=BooleanField())
+    return in_batches(Q(found))
 
 
 def newest_in_batch(batch_id: int) -> int | None:

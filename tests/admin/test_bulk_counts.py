@@ -12,6 +12,7 @@ from django.db import connection
 from django.test import Client
 from psycopg import sql
 
+from django_pgjobs import workflow
 from django_pgjobs.admin.bulk import asking
 from django_pgjobs.bulk import ACTIONS, Selection, dependants
 from django_pgjobs.bulk import preview as previewing
@@ -429,3 +430,27 @@ def test_a_form_with_an_error_asks_for_what_is_to_be_typed_now(
     status_code, text = post(admin_client, where, token, reason="x" * 501)
     assert status_code == 200
     assert "Type “9”." in text
+
+
+def test_what_a_deletion_spares_is_not_among_what_it_is_about(
+    small: None, admin_client: Client
+) -> None:
+    """The page said 5 jobs, of which none was deleted, and then that they had changed."""
+    with workflow("open") as batch:
+        batch.add_many(add, ({"a": number, "b": 0} for number in range(6)))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_job SET status = 'failed', finished_at = now()"
+            " WHERE batch_id = %s AND id < (SELECT max(id) FROM pgjobs_job)",
+            [batch.pk],
+        )
+    where = address("delete", Selection({"status": "failed"}))
+    assert "There is no job that this can be done to." in text_of(admin_client, where)
+    make_jobs(2, status="failed", finished_at=sql.SQL("now() - interval '1 hour'"))
+    text = text_of(admin_client, where)
+    assert "2 jobs." in text
+    assert "Skipped, because this cannot be done to them: ✕ Failed" in text
+    confirm(admin_client, where)
+    change = BulkChange.objects.get()
+    assert (change.total, change.changed, change.passed_over) == (2, 2, 0)
+    assert count_jobs(status="failed") == 5

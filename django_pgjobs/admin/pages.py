@@ -216,6 +216,11 @@ def within_budget(
                 response.render()
             return response
     except TooSlow:
-        slow = model_admin.render_page(request, "too_slow.html", {"title": _("Too slow")})
-        slow.status_code = 503
-        return slow
+        return draw_too_slow(model_admin, request)
+
+
+def draw_too_slow(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
+    """Return the page that says that one reads too much."""
+    slow = model_admin.render_page(request, "too_slow.html", {"title": _("Too slow")})
+    slow.status_code = 503
+    return slow

@@ -454,3 +454,34 @@ def test_what_a_deletion_spares_is_not_among_what_it_is_about(
     change = BulkChange.objects.get()
     assert (change.total, change.changed, change.passed_over) == (2, 2, 0)
     assert count_jobs(status="failed") == 5
+
+
+def test_what_was_not_looked_at_may_run_once_more(
+    small: None, nothing_is_counted: None, admin_client: Client
+) -> None:
+    """The newest rows of a task were failed ones, and nothing was said of the successful ones."""
+    make_old_jobs(7, "successful")
+    make_old_jobs(2, "failed")
+    words = "may have been successful, and run once more."
+    where = address("retry", Selection(OLD))
+    for asked in (where, counting(where)):
+        assert words in text_of(admin_client, asked)
+    failed = address("retry", Selection({"status": "failed", **OLD}))
+    assert words not in text_of(admin_client, failed)
+
+
+def test_a_page_does_not_wait_for_a_lock_of_the_table(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything was counted it waited without an end."""
+
+    def wait(selection: Selection) -> Selection:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+        return selection
+
+    monkeypatch.setattr(asking, "PAGE_SECONDS", 0.05)
+    monkeypatch.setattr(Selection, "pinned", wait)
+    response = admin_client.get(address("delete", Selection({"status": "failed"})))
+    assert response.status_code == 503
+    assert "Too slow" in response.content.decode()

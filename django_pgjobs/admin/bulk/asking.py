@@ -27,7 +27,7 @@ from django_pgjobs.admin.bulk.export import stream_jobs
 from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
-from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.pages import PAGE_SECONDS, PageAdmin, draw_too_slow
 from django_pgjobs.bulk import (
     ACTIONS,
     Action,
@@ -43,8 +43,11 @@ from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, previe
 from django_pgjobs.bulk.selection import StoredSelection
 from django_pgjobs.bulk.trees import as_counted, may_do, tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import allowed_to
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, may
+from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 
 SALT = "django_pgjobs.bulk"
@@ -122,7 +125,11 @@ def _ask(
 ) -> HttpResponse:
     """Draw the page of confirmation; everything is read before, within a time of its own."""
     form = _form(request, action, selection)
-    pinned = selection.pinned()
+    try:
+        with time_budget(job_database(), PAGE_SECONDS):
+            pinned = selection.pinned()
+    except TooSlow:
+        return draw_too_slow(job_admin, request)
     is_quick = request.method != "POST" and COUNT not in request.GET
     seen = _preview(request, action, pinned, is_quick=is_quick)
     root_id = workflow_to_delete(action.name, pinned)
@@ -147,7 +154,7 @@ def _ask(
         if seen.total is not None
         else seen.is_capped or not is_left,
         "max_skipped": MAX_SKIPPED,
-        "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
+        "runs_again": _what_runs_again(action, pinned, seen),
         "can_run": seen.total != 0 or seen.more != 0 or root_id is not None,
         "lead": of_tree.lead if of_tree else "",
         "is_pinned": root_id is None and tree_to_retry(action.name, pinned) is None,
@@ -163,6 +170,18 @@ def _preview(
     counted = as_counted(action.name, selection)
     narrow = allowed_to(request.user, action.verb, selection)
     return preview(action, counted, narrow, is_quick=is_quick)
+
+
+def _what_runs_again(action: Action, selection: Selection, seen: Preview) -> str:
+    """Return what to say of jobs that have done their work, "" if there are none."""
+    may_be = action.name == "retry" and JobStatus.SUCCESSFUL in selection.statuses
+    if not may_be or seen.total == 0:
+        return ""
+    if JobStatus.SUCCESSFUL in dict(seen.statuses):
+        return _("Some of them were successful, and run once more.")
+    if seen.statuses and seen.sample is None:
+        return ""
+    return _("Some of them may have been successful, and run once more.")
 
 
 def _title(action: Action) -> str:

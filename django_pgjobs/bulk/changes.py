@@ -7,8 +7,10 @@ the change must still be allowed to make it at every page.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple
 
+import psycopg
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connections, transaction
@@ -25,6 +27,9 @@ from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
+
+logger = logging.getLogger("django_pgjobs.bulk")
 
 # Conflicts that are kept to be shown.
 MAX_CONFLICTS = 20
@@ -180,14 +185,34 @@ def _apply(
     Return None, with nothing done, if jobs would be moved to where *user* may not act.
     """
     with transaction.atomic(using=database):
-        with connections[database].cursor() as cursor:
-            effect = action.apply(cursor, ids, change.options)
+        effect = _act(change, action, ids, database)
         if action.name == "move" and is_narrowed(user, action.verb):
             moved = Job.objects.using(database).filter(pk__in=effect.changed)
             if narrow(user, action.verb, moved).count() < len(effect.changed):
                 transaction.set_rollback(True, using=database)
                 return None
     return effect
+
+
+def _act(change: BulkChange, action: Action, ids: list[int], database: str) -> Effect:
+    """Do the action to jobs; leave those that the server refuses, and do the others.
+
+    It is tried with half of them then, and in the end with one.
+    """
+    try:
+        with transaction.atomic(using=database), connections[database].cursor() as cursor:
+            return action.apply(cursor, ids, change.options)
+    except DatabaseError as error:
+        cause = error.__cause__
+        if not isinstance(cause, psycopg.Error) or trouble_of(cause) is not Trouble.REFUSED:
+            raise
+        if len(ids) == 1:
+            logger.warning("bulk change refused change=%s job=%s: %s", change.pk, ids[0], error)
+            return Effect()
+    middle = len(ids) // 2
+    first = _act(change, action, ids[:middle], database)
+    second = _act(change, action, ids[middle:], database)
+    return Effect(first.changed + second.changed, first.conflicts + second.conflicts)
 
 
 def _stop(change: BulkChange, problem: str, database: str) -> Page:

@@ -301,6 +301,59 @@ def test_an_interrupted_change_goes_on_where_it_was(
     assert run_change(change.pk) == []
 
 
+AUDIT = """
+CREATE FUNCTION refuse_audited() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.task_path = 'tests.tasks.audited' THEN
+        RAISE EXCEPTION 'job % is being audited', OLD.id;
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER refuse_audited BEFORE UPDATE OR DELETE ON pgjobs_job_finished
+FOR EACH ROW EXECUTE FUNCTION refuse_audited();
+"""
+
+
+@pytest.mark.parametrize("verb", ["delete", "discard", "retry"])
+def test_a_job_that_a_trigger_refuses_to_change_stops_no_others(
+    boss: User, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    """No attempt got past the page, so the change never ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(AUDIT)
+    make_jobs(5, status="failed", finished_at=NOW)
+    audited = make_jobs(2, "tests.tasks.audited", status="failed", finished_at=NOW)
+    make_jobs(6, status="failed", finished_at=NOW)
+    change = change_of(boss, verb, Selection({"status": "failed"}))
+    assert len(run_change(change.pk)) == 11
+    change.refresh_from_db()
+    assert (change.changed, change.passed_over, change.error) == (11, 2, "")
+    assert change.finished_at is not None
+    assert set(Job.objects.filter(status="failed").values_list("pk", flat=True)) == set(audited)
+    assert f"job {audited[0]} is being audited" in caplog.text
+
+
+def test_what_the_database_lacks_is_no_fault_of_a_job(
+    boss: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_jobs(3, status="failed", finished_at=NOW)
+
+    def ask_for_what_is_not_there(cursor: Any, *args: Any) -> Effect:
+        cursor.execute("SELECT pgjobs_of_the_future()")
+        return Effect()
+
+    monkeypatch.setitem(
+        ACTIONS, "delete", replace(ACTIONS["delete"], apply=ask_for_what_is_not_there)
+    )
+    change = change_of(boss, "delete", Selection({"status": "failed"}))
+    with pytest.raises(DatabaseError):
+        run_page(change.pk)
+    change.refresh_from_db()
+    assert (change.passed_over, change.finished_at) == (0, None)
+
+
 def test_a_cancelled_change_ends_between_pages(boss: User, monkeypatch: pytest.MonkeyPatch) -> None:
     make_jobs(5, status="failed", finished_at=NOW)
     monkeypatch.setattr(walking, "PAGE_JOBS", 2)

@@ -146,9 +146,7 @@ def test_a_small_change_is_done_at_once_and_told(admin_client: Client) -> None:
     response = admin_client.post(where, {"preview": token, "when": "now", "reason": "why not"})
     assert (response.status_code, response["Location"]) == (302, back)
     text = said(admin_client)
-    assert text == (
-        f"2 jobs retried, 1 changed meanwhile, 1 in conflict with a unique job (#{twin})."
-    )
+    assert text == (f"2 jobs retried, 1 passed over, 1 in conflict with a unique job (#{twin}).")
     assert get_job(stuck).status == "failed"
     change = BulkChange.objects.get()
     assert (change.total, change.reason) == (4, "why not")

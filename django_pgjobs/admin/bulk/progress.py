@@ -127,7 +127,7 @@ def result_message(job_admin: PageAdmin, change: BulkChange, user: Any) -> SafeS
     parts: list[Any] = [_changed(change)]
     missed = _missed(change)
     if missed:
-        text = ngettext("%s changed meanwhile", "%s changed meanwhile", missed)
+        text = ngettext("%s passed over", "%s passed over", missed)
         parts.append(text % number_format(missed, force_grouping=True))
     if change.conflicts:
         text = ngettext(

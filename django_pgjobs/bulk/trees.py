@@ -12,7 +12,7 @@ from django_pgjobs.bulk.actions import Action
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.models.batch_states import is_of_whole
-from django_pgjobs.permissions import whole_workflows
+from django_pgjobs.permissions import is_narrowed, may, whole_workflows
 from django_pgjobs.queries import batch_care, batch_retries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.workflow_pages import summarise_trees
@@ -41,6 +41,8 @@ def may_do(user: Any, action: Action, selection: Selection) -> bool:
     tree_id = workflow_to_delete(action.name, selection) or tree_to_retry(action.name, selection)
     if tree_id is None:
         return True
+    if not is_narrowed(user, action.verb):
+        return may(user, action.verb)
     roots = Batch.objects.using(job_database()).filter(pk=tree_id).values_list("root_id", flat=True)
     return bool(whole_workflows(user, action.verb, roots or [tree_id]))
 

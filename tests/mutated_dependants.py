@@ -72,7 +72,7 @@ DEPENDANTS = (
         "django_pgjobs/sql/delete_jobs.sql",
         "                AND {old.teaches_nobody}\n",
         "",
-        ("tests/admin/test_bulk.py",),
+        ("tests/admin/test_bulk_spared.py",),
     ),
     (
         "end of a job before it is requeued",

@@ -65,7 +65,7 @@ INPUTS = (
         "django_pgjobs/sql/list_dependants.sql",
         "SELECT dependency.job_id\n    FROM reached",
         "SELECT dependency.job_id\n    FROM unnest(%(ids)s::bigint[]) AS reached (id)",
-        ("tests/admin/test_bulk_counts.py::test_a_change_says_which_others_go_with_it",),
+        ("tests/admin/test_bulk_dependants.py::test_a_change_says_which_others_go_with_it",),
     ),
     (
         "question before a resume",

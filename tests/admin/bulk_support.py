@@ -72,3 +72,21 @@ def log_in(*codenames: str) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def counting(where: str) -> str:
+    """Return the address of a page that counts all."""
+    return f"{where}&count=1"
+
+
+def post(client: Client, where: str, token: str, **fields: str) -> tuple[int, str]:
+    """Confirm what a page of before was about; return the status and the text of the answer."""
+    response = client.post(where, {"preview": token, "reason": "", **fields})
+    return response.status_code, html.unescape(response.content.decode())
+
+
+def confirm_again(client: Client, where: str, text: str, **fields: str) -> None:
+    """Confirm what the page drawn anew is about."""
+    found = re.search(r'name="preview" value="([^"]+)"', text)
+    assert found
+    assert post(client, where, found[1], **fields)[0] == 302

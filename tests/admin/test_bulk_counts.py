@@ -12,24 +12,25 @@ from django.db import connection
 from django.test import Client
 from psycopg import sql
 
-from django_pgjobs import workflow
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import ACTIONS, Selection, dependants
+from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk import preview as previewing
-from django_pgjobs.models import BulkChange, Job
-from tests.admin.bulk_support import address, confirm, let_counts_take, text_of, token_of
+from django_pgjobs.models import BulkChange
+from tests.admin.bulk_support import (
+    address,
+    confirm,
+    confirm_again,
+    counting,
+    let_counts_take,
+    post,
+    text_of,
+    token_of,
+)
 from tests.factories import count_jobs, make_job, make_jobs
-from tests.tasks import add
-from tests.test_admin import page
 
 pytestmark = pytest.mark.django_db
 
 OLD = {"task_path": "shop.tasks.old"}
-
-
-def counting(where: str) -> str:
-    """Return the address of a page that counts all."""
-    return f"{where}&count=1"
 
 
 @pytest.fixture(autouse=True)
@@ -238,74 +239,6 @@ def test_what_nobody_counted_takes_the_queue_or_the_action(
     assert BulkChange.objects.get().verb == "cancel"
 
 
-def make_chain() -> Job:
-    """Enqueue a job that four others wait for, one of them not to be cancelled with it."""
-    first = add.enqueue(1, 2)
-    second = add.using(after=[first]).enqueue(1, 2)
-    third = add.using(after=[second]).enqueue(1, 2)
-    add.using(after=[first, third]).enqueue(1, 2)
-    add.using(after=[first], after_failure="run").enqueue(1, 2)
-    return Job.objects.get(pk=first.id)
-
-
-@pytest.mark.parametrize("verb", ["cancel", "discard"])
-def test_a_change_says_which_others_go_with_it(admin_client: Client, verb: str) -> None:
-    job = make_chain()
-    where = address(verb, Selection.ids([job.pk]))
-    assert "3 other jobs wait for these and are cancelled with them." in text_of(
-        admin_client, where
-    )
-    confirm(admin_client, where)
-    assert count_jobs(status="cancelled") == 4
-    assert count_jobs(status="ready") == 1
-
-
-def test_those_that_are_chosen_are_no_others(admin_client: Client) -> None:
-    make_chain()
-    text = text_of(admin_client, address("cancel", Selection({"status": "ready"})))
-    assert "5 jobs." in text
-    assert "cancelled with them" not in text
-
-
-def test_more_than_can_be_counted_is_said_to_be_more(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dependants, "MAX_DEPENDANTS", 2)
-    monkeypatch.setattr(asking, "MAX_DEPENDANTS", 2)
-    text = text_of(admin_client, address("cancel", Selection.ids([make_chain().pk])))
-    assert "more than 2 other jobs" in text
-
-
-def test_the_page_of_a_job_says_which_others_go_with_it(admin_client: Client) -> None:
-    job = make_chain()
-    text = text_of(admin_client, page("job", "change", job.pk))
-    assert text.count("3 other jobs wait for this one and are cancelled with it.") == 2
-    last = Job.objects.order_by("-pk").first()
-    assert last is not None
-    assert "cancelled with it" not in text_of(admin_client, page("job", "change", last.pk))
-
-
-def test_dependants_that_take_long_are_counted_when_the_page_is_asked_again(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page waited for half a second and more."""
-    real = dependants.list_dependants
-
-    def sleep(cursor: Any, *args: Any, **options: Any) -> list[int]:
-        cursor.execute("SELECT pg_sleep(0.2)")
-        return real(cursor, *args, **options)
-
-    monkeypatch.setattr(dependants, "COUNT_SECONDS", 60)
-    monkeypatch.setattr(previewing, "QUICK_SECONDS", 0.1)
-    monkeypatch.setattr(dependants, "list_dependants", sleep)
-    where = address("cancel", Selection.ids([make_chain().pk]))
-    text = text_of(admin_client, where)
-    assert "1 job." in text
-    assert "Not all is counted yet." in text
-    assert "too long" not in text
-    assert "3 other jobs wait for these" in text_of(admin_client, counting(where))
-
-
 def test_one_limit_of_time_holds_for_all_rows_of_a_page_that_is_to_be_there_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -321,36 +254,8 @@ def test_one_limit_of_time_holds_for_all_rows_of_a_page_that_is_to_be_there_at_o
     assert previewing.preview(ACTIONS["run_now"], selection, slow, is_quick=True).is_unknown
 
 
-def test_a_count_of_dependants_has_a_budget(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sleep(cursor: Any, *args: Any, **options: Any) -> list[int]:
-        cursor.execute("SELECT pg_sleep(5)")
-        return []
-
-    monkeypatch.setattr(dependants, "COUNT_SECONDS", 0.01)
-    monkeypatch.setattr(dependants, "list_dependants", sleep)
-    job = make_chain()
-    words = "how many takes too long to count"
-    assert words in text_of(admin_client, counting(address("cancel", Selection.ids([job.pk]))))
-    assert words in text_of(admin_client, page("job", "change", job.pk))
-
-
 MAIL = Selection({"queue_name": "mail", "status": "ready"})
 MORE_NOW = "There are more now: look again."
-
-
-def post(client: Client, where: str, token: str, **fields: str) -> tuple[int, str]:
-    """Confirm what a page of before was about; return the status and the text of the answer."""
-    response = client.post(where, {"preview": token, "reason": "", **fields})
-    return response.status_code, html.unescape(response.content.decode())
-
-
-def confirm_again(client: Client, where: str, text: str, **fields: str) -> None:
-    """Confirm what the page drawn anew is about."""
-    found = re.search(r'name="preview" value="([^"]+)"', text)
-    assert found
-    assert post(client, where, found[1], **fields)[0] == 302
 
 
 @pytest.mark.parametrize("way", ["requeued", "moved"])
@@ -378,20 +283,6 @@ def test_what_comes_into_the_filter_is_looked_at_first(
     assert not BulkChange.objects.exists()
     confirm_again(admin_client, where, text, typed="9")
     assert count_jobs(status="cancelled") == 9
-
-
-def test_more_that_wait_for_a_job_are_looked_at_first(admin_client: Client) -> None:
-    job = make_chain()
-    where = address("discard", Selection.ids([job.pk]))
-    token = token_of(admin_client, where)
-    add.using(after=[job]).enqueue(1, 2)
-    status_code, text = post(admin_client, where, token)
-    assert status_code == 200
-    assert MORE_NOW in text
-    assert "4 other jobs wait for these" in text
-    assert count_jobs(status="cancelled") == 0
-    confirm_again(admin_client, where, text)
-    assert count_jobs(status="cancelled") == 5
 
 
 def test_what_takes_too_long_to_count_by_now_is_looked_at_first(
@@ -430,30 +321,6 @@ def test_a_form_with_an_error_asks_for_what_is_to_be_typed_now(
     status_code, text = post(admin_client, where, token, reason="x" * 501)
     assert status_code == 200
     assert "Type “9”." in text
-
-
-def test_what_a_deletion_spares_is_not_among_what_it_is_about(
-    small: None, admin_client: Client
-) -> None:
-    """The page said 5 jobs, of which none was deleted, and then that they had changed."""
-    with workflow("open") as batch:
-        batch.add_many(add, ({"a": number, "b": 0} for number in range(6)))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE pgjobs_job SET status = 'failed', finished_at = now()"
-            " WHERE batch_id = %s AND id < (SELECT max(id) FROM pgjobs_job)",
-            [batch.pk],
-        )
-    where = address("delete", Selection({"status": "failed"}))
-    assert "There is no job that this can be done to." in text_of(admin_client, where)
-    make_jobs(2, status="failed", finished_at=sql.SQL("now() - interval '1 hour'"))
-    text = text_of(admin_client, where)
-    assert "2 jobs." in text
-    assert "Skipped, because this cannot be done to them: ✕ Failed" in text
-    confirm(admin_client, where)
-    change = BulkChange.objects.get()
-    assert (change.total, change.changed, change.passed_over) == (2, 2, 0)
-    assert count_jobs(status="failed") == 5
 
 
 def test_what_was_not_looked_at_may_run_once_more(

@@ -124,12 +124,19 @@ def _ask(
     job_admin: PageAdmin, request: HttpRequest, action: Action, selection: Selection
 ) -> HttpResponse:
     """Draw the page of confirmation; everything is read before, within a time of its own."""
-    form = _form(request, action, selection)
     try:
         with time_budget(job_database(), PAGE_SECONDS):
             pinned = selection.pinned()
     except TooSlow:
         return draw_too_slow(job_admin, request)
+    return _draw(job_admin, request, action, pinned)
+
+
+def _draw(
+    job_admin: PageAdmin, request: HttpRequest, action: Action, pinned: Selection
+) -> HttpResponse:
+    """Draw the page about a pinned selection."""
+    form = _form(request, action, pinned)
     is_quick = request.method != "POST" and COUNT not in request.GET
     seen = _preview(request, action, pinned, is_quick=is_quick)
     root_id = workflow_to_delete(action.name, pinned)

@@ -55,3 +55,14 @@ def test_no_statement_begins_late_in_a_time_for_all_of_them() -> None:
     with pytest.raises(TooSlow, match="before"):
         ask()
     assert told == ["600ms"]
+
+
+def test_a_lock_that_is_not_had_in_the_time_of_the_role_takes_too_long() -> None:
+    """While a table was locked, pages were errors of the server if a role had a lock_timeout."""
+
+    def ask() -> None:
+        with time_budget("default", 5), connection.cursor() as cursor:
+            cursor.execute("DO $$ BEGIN RAISE lock_not_available; END $$")
+
+    with pytest.raises(TooSlow):
+        ask()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from django.db import OperationalError, connections, transaction
-from psycopg.errors import QueryCanceled
+from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.cursor import Cursor
@@ -42,7 +42,8 @@ def time_budget(
     step.
 
     In a transaction, or a savepoint of the one that is open: raise TooSlow if a statement took
-    longer, after rolling back to where the block began.
+    longer, or waited for a lock longer than the role may; then all since the begin of the block is
+    rolled back.
     """
     longest = seconds * (1 - BEGINNING) if together else seconds
     with apart(alias), connections[alias].cursor() as cursor:
@@ -65,7 +66,7 @@ def apart(alias: str) -> Iterator[None]:
         with transaction.atomic(using=alias):
             yield
     except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
+        if isinstance(error.__cause__, QueryCanceled | LockNotAvailable):
             raise TooSlow("a statement took longer than it may.") from error
         raise
 

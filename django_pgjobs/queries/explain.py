@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from django_pgjobs.choosing import Head, Rate, candidates_of
 from django_pgjobs.queries.claims import rate_of
@@ -195,7 +195,20 @@ class WorkersRow(NamedTuple):
     names: list[str]
 
 
-def get_workers(cursor: Cursor, job: JobFacts, *, max_named: int) -> WorkersRow:
+class Taken(Protocol):
+    """What a worker asks of a job before it takes it."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def queue_name(self) -> str: ...
+
+    @property
+    def task_path(self) -> str: ...
+
+
+def get_workers(cursor: Cursor, job: Taken, *, max_named: int) -> WorkersRow:
     """Return which workers would take a job."""
     params = {
         "backend": job.backend,

@@ -23,7 +23,7 @@ from django_pgjobs.bulk.changes import find_user
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.queries.explain import get_workers
 from django_pgjobs.status import FINISHED
 
 # Changes that the list shows.
@@ -219,5 +219,4 @@ def _nobody_takes(job: Job) -> bool:
     if job.status != "ready":
         return False
     with connections[job_database()].cursor() as cursor:
-        queues = list_queues(cursor, queue_name=job.queue_name).rows
-    return any(queue.is_unserved for queue in queues)
+        return not get_workers(cursor, job, max_named=0).of_queue

@@ -54,9 +54,18 @@ class Question:
         self.send(cursor)
 
 
-def _has_rows(cursor: OwnCursor) -> bool:
-    """Did the statement return rows? `cursor.description` would build each column's description."""
-    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
+def _take_rows(cursor: OwnCursor) -> list[Any]:
+    """Return the rows of its statement, if it has sent one that gives some, and free the result.
+
+    A cursor that is kept would keep that, too: the arguments of all jobs of a claim, say.
+    """
+    result = cursor.pgresult
+    # `cursor.description` would build each column's description.
+    if result is None or not result.nfields:
+        return []
+    rows = cursor.fetchall()
+    result.clear()
+    return rows
 
 
 def _roll_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -128,7 +137,7 @@ class OwnConnection:
         # How often it was opened.
         self.opened = 0
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        # Used ones, all of whose rows are fetched: a new one takes longer than a short statement.
+        # Used ones, whose results are freed: a new one takes longer than a short statement.
         self._cursors: list[OwnCursor] = []
 
     @property
@@ -257,7 +266,7 @@ class OwnConnection:
             except psycopg.Error:
                 _roll_back(connection)
                 raise
-            rows = [cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
+            rows = [_take_rows(cursor) for cursor in cursors]
             self._cursors += cursors
             return rows
 

@@ -77,6 +77,13 @@ class Outlook:
         """Has a queue as many jobs here as it may, so that others have to take more of it?"""
         return 0 in self._demand.caps().values()
 
+    def note_offer(self, place: Listing | str) -> None:
+        """Note where jobs may be, for the pump to take over; safe from any thread."""
+        if self.is_idle:
+            # Until now. The pump itself says so only when it gets the interpreter's lock.
+            self.waited_at = time.monotonic()
+        self.offers.append(place)
+
     def note_claimed(self, jobs: int) -> None:
         """Note that a claim brought so many."""
         self.claimed += jobs

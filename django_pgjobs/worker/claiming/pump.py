@@ -119,7 +119,7 @@ class Pump(Role):
 
     def offer(self, place: Listing | str) -> None:
         """Say where jobs are: what a look found, or the queue that a notification named."""
-        self.outlook.offers.append(place)
+        self.outlook.note_offer(place)
         self.wake()
 
     def settle(self, batch_ids: list[int]) -> None:

@@ -30,7 +30,8 @@ from django_pgjobs.queries.own_settings import (
     find_schema,
 )
 
-# An answer that does not come by then is cut off here: the server is frozen or gone.
+# How long an answer may take before the connection is cut here: the server would have cut off the
+# statement by then, so it is frozen or gone.
 ANSWER_SECONDS = 35.0
 # How long a statement waits for a lock, unless its connection has another limit.
 LOCK_SECONDS = 10.0

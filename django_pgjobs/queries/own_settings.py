@@ -46,7 +46,8 @@ WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 
 TRANSPORT = {
     # The next one of several hosts, if this one is a standby. Not "read-write": that asks for
-    # the default of transactions, which SERVER_SETTINGS decide. `_set_up` looks, too.
+    # the default of transactions, which SERVER_SETTINGS decide. A session is asked for it, too,
+    # when it is set up.
     **({"target_session_attrs": "primary"} if pq.version() >= 140000 else {}),
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -60,8 +61,7 @@ def connection_parameters(alias: str) -> dict[str, Any]:
     """Return what psycopg needs to open a connection of its own to the database of *alias*."""
     given = connections[alias].get_connection_params()
     ours = {"cursor_factory", "server_side_binding", "prepare_threshold", "context", "autocommit"}
-    params = TRANSPORT | {key: value for key, value in given.items() if key not in ours}
-    return params
+    return TRANSPORT | {key: value for key, value in given.items() if key not in ours}
 
 
 def find_schema(connection: psycopg.Connection[Any]) -> str | None:

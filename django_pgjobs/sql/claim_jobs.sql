@@ -3,7 +3,7 @@
 --
 -- A row that another worker holds is passed over for the next one of its lane, so two workers that
 -- claim at once both get full batches. Each lane is read from its floor (see
--- worker/claiming/places.py) and not from its head. A worker whose lease ran out claims nothing.
+-- worker/claiming/lanes.py) and not from its head. A worker whose lease ran out claims nothing.
 -- Lanes of a paused queue give nothing, nor do those of a queue whose number of running jobs is
 -- limited, unless these were counted before.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],

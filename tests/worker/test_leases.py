@@ -104,6 +104,25 @@ def test_a_worker_that_lost_its_lease_enters_anew_and_gives_up_its_jobs(
     assert "lost its lease" in caplog.text
 
 
+def test_a_lease_that_is_entered_anew_counts_from_before_that(keep: Keep) -> None:
+    """The answer may come late, and the server has counted meanwhile."""
+    kept = keep()
+    wait_until(lambda: kept.keeper.is_leader)
+    asked: list[float] = []
+    counted: list[float] = []
+
+    def register(own: OwnConnection) -> None:
+        asked.append(time.monotonic())
+        kept._register(own)
+
+    kept.keeper._register = register
+    kept.keeper._on_danger = lambda: counted.append(kept.keeper.renewed_at)
+    expire(kept.state.worker_id)
+    kept.keeper.wake()
+    wait_until(lambda: counted)
+    assert counted <= asked
+
+
 def test_two_missed_renewals_are_a_danger_that_is_told_once(
     keep: Keep, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,8 +200,9 @@ class LeaseKeeper(Role):
             "worker=%s lost its lease: its jobs may run elsewhere; it enters anew",
             self._state.name,
         )
+        asked_at = time.monotonic()
         self._register(self._connection)
-        self._note_renewed(time.monotonic())
+        self._note_renewed(asked_at)
         self._on_danger()
         self._on_change()
 

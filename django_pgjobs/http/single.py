@@ -95,10 +95,10 @@ def _taken(worker: RemoteWorker, job_id: int, job: Claimable) -> list[Any]:
     try:
         # If it is not our turn, as others claim jobs with keys, we wait for it.
         for waits in (False, True):
-            before, take, after = SingleClaim(job_id, scope, _taker_of(worker)).statements
+            statements = SingleClaim(job_id, scope, _taker_of(worker)).statements
             hold = partial(claims.send_hold, waits=waits)
-            held, *answers = turn([hold, *before, take, *after])
-            rows = answers[len(before)]
+            held, *answers = turn([hold, *statements.sends])
+            rows = answers[len(statements.before)]
             if held or rows:
                 break
         return rows

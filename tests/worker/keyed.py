@@ -70,6 +70,6 @@ def keyed_claim(
         # Django's flush empties the table of the row that is held; the first try makes it again.
         connection.round_trip([claims.send_hold])
     hold = partial(claims.send_hold, waits=waits)
-    before, take, after = KeyedClaim(scope, taker).statements
-    rows = connection.round_trip([hold, *before, take, *after])
-    return claims.claimed_rows(rows[1 + len(before)], 0.0)
+    statements = KeyedClaim(scope, taker).statements
+    rows = connection.round_trip([hold, *statements.sends])
+    return claims.claimed_rows(rows[1 + len(statements.before)], 0.0)

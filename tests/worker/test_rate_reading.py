@@ -63,10 +63,8 @@ def test_a_claim_reads_and_writes_the_states_of_its_own_keys(
         floors={}, segments=[Segment(KEYED)], boosts={}, slots={}, rooms=Rooms(10, 10), max_jobs=10
     )
     own.round_trip([claims.send_hold])
-    before, take, after = KeyedClaim(scope, taker).statements
-    answers = own.round_trip(
-        [claims.send_hold, *before, take, *after, lambda cursor: cursor.execute(READ)]
-    )
+    sends = KeyedClaim(scope, taker).statements.sends
+    answers = own.round_trip([claims.send_hold, *sends, lambda cursor: cursor.execute(READ)])
     assert len(answers[2]) == claimed
     [(of_all, of_own, updates, in_place)] = answers[-1]
     assert of_all == 0

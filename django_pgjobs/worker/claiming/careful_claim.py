@@ -50,7 +50,7 @@ class CarefulClaim:
         return self._send([], self._found.narrow()) if self._found else []
 
     def _send(self, hold: list[Send], statements: ClaimStatements) -> Sequence[claims.ClaimedRow]:
-        before, take, after = statements
-        sends = [*hold, *before, timed(self._claim, take), *after]
-        rows = self._connection.round_trip(sends)[len(hold) + len(before)]
+        before = [*hold, *statements.before]
+        sends = [*before, timed(self._claim, statements.take), *statements.after]
+        rows = self._connection.round_trip(sends)[len(before)]
         return claims.claimed_rows(rows, self._claim.asked_at)

@@ -13,14 +13,12 @@ from django_pgjobs.worker.claiming.plan import Claim, Plan
 
 
 def statements_of(plan: Plan, taker: claims.Taker) -> ClaimStatements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
+
+    Between several lanes of a kind it is claim_lanes.sql.
+    """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
-    return plain_statements(plan, taker)
-
-
-def plain_statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
-    """Return the one statement: claim_jobs.sql, or claim_lanes.sql between lanes of a kind."""
     take = partial(
         claims.send_claim,
         floors=plan.floors,

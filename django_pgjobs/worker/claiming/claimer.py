@@ -14,8 +14,7 @@ from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.careful_claim import CarefulClaim
-from django_pgjobs.worker.claiming.claim_statements import plain_statements, timed
-from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
+from django_pgjobs.worker.claiming.claim_statements import statements_of, timed
 from django_pgjobs.worker.claiming.plan import Claim, Plan
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -46,6 +45,7 @@ class Claimer:
         """Add a claim (claim_jobs.sql) to the turn; return the object that will hold its answer."""
         claim = Claim(plan)
         taker = self._taker(turn.worker_id, plan, self._refusals.passed_over())
+        statements = statements_of(plan, taker)
         part = turn.begin(lambda error: self._claim_apart(claim, turn.worker_id, error))
 
         def note_hold(rows: Rows) -> None:
@@ -55,15 +55,13 @@ class Claimer:
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
             claim.chosen, claim.floors = claims.shares_of(rows, plan.floors)
-            if keyed is not None:
-                claim.chosen = len(keyed.choice.jobs)
+            if statements.keyed is not None:
+                claim.chosen = len(statements.keyed.choice.jobs)
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        keyed = KeyedClaim(plan.scope, taker) if plan.is_keyed else None
-        statements = plain_statements(plan, taker) if keyed is None else keyed.statements
         for send in statements.before:
             part.add(send, ignore)
         part.add(timed(claim, statements.take), note_claimed)

@@ -22,6 +22,13 @@ class ClaimStatements(NamedTuple):
     before: list[Send]
     take: Send
     after: list[Send]
+    # Where is noted what was chosen, if it is chosen before it is taken.
+    keyed: KeyedClaim | None = None
+
+    @property
+    def sends(self) -> list[Send]:
+        """All of them, in order."""
+        return [*self.before, self.take, *self.after]
 
 
 class KeyedClaim:
@@ -35,7 +42,7 @@ class KeyedClaim:
     @property
     def statements(self) -> ClaimStatements:
         heads = Question(self.send_heads, self.choose)
-        return ClaimStatements([heads], self.send_chosen, [self.send_spending])
+        return ClaimStatements([heads], self.send_chosen, [self.send_spending], keyed=self)
 
     def send_heads(self, cursor: Cursor) -> None:
         claims.send_heads(cursor, self._scope, self._taker)
@@ -59,7 +66,7 @@ class KeyedClaim:
             lane = Lane(head.backend, head.queue_name, head.is_async)
             floor = Floor(head.rank + boosts.get(head.queue_name, 0), job.id)
             self._scope = replace(self._scope, floors={lane: floor})
-        return ClaimStatements([], self.send_chosen, [self.send_spending])
+        return ClaimStatements([], self.send_chosen, [self.send_spending], keyed=self)
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""

@@ -10,8 +10,10 @@ from unittest import mock
 
 import pytest
 
+from django_pgjobs.queries import workers
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep import listening, look
 from django_pgjobs.worker.upkeep.listening import BUSY_SECONDS, FULL_SECONDS, Listening
 from tests.factories import get_worker
 from tests.helpers import wait_until
@@ -71,12 +73,54 @@ def test_a_worker_with_full_slots_keeps_it_for_longer_than_one_that_finds_jobs(
     assert flag.duty.due_at(100.0) == 100.0 + pause
 
 
+def test_a_worker_that_waits_for_no_news_does_not_say_so() -> None:
+    """If its queues have slots of their own it hears of jobs even when all of them are taken."""
+    flag = Flag()
+    flag.outlook.waits_for_news = False
+    assert flag.duty.due_at(0.0) == math.inf
+
+
+def test_a_worker_that_waits_for_news_again_says_so_before_a_look_that_is_far() -> None:
+    """While it had jobs, the gaps between its looks have become those of the poll interval."""
+    flag = Flag()
+    now = time.monotonic()
+    flag.look.due_at = lambda now: now + NEVER
+    assert flag.duty.due_at(now) <= now
+    assert flag.write()
+    flag.look.look_by.assert_called_once_with(0.0)
+
+
 def test_a_row_that_somebody_holds_is_tried_again_a_little_later() -> None:
     flag = Flag()
     flag.write(is_locked=True)
     assert not flag.duty.is_said
     assert 0 < flag.duty.due_at(0.0) - time.monotonic() < math.inf
     assert flag.look.look_by.called
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_with_slots_of_a_queue_is_notified_after_a_long_job(
+    start_thread: Callable[..., ThreadedWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears of jobs all the time, and looked for some while its threads were taken."""
+    monkeypatch.setattr(look, "BUSY_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(listening, "FULL_SECONDS", 0.01)
+    said: list[bool] = []
+    set_listening = workers.set_listening
+
+    def note(cursor: Any, *, worker_id: int, listening: bool) -> None:
+        said.append(listening)
+        set_listening(cursor, worker_id=worker_id, listening=listening)
+
+    monkeypatch.setattr(workers, "set_listening", note)
+    tasks.wait_at_gate.enqueue()
+    worker = start_thread(concurrency=1, queue_slots={"default": 1}, poll_interval=NEVER)
+    gate.wait_entered()
+    duties = worker.runner.upkeep._duties
+    wait_until(lambda: duties.look._gap == NEVER)
+    assert not any(said)
+    gate.open()
+    wait_until(lambda: get_worker(worker.id).listening)
 
 
 @pytest.mark.django_db(transaction=True)

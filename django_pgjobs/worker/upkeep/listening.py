@@ -19,7 +19,7 @@ from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
-from django_pgjobs.worker.upkeep.look import Look
+from django_pgjobs.worker.upkeep.look import LISTEN_AFTER_SECONDS, Look
 
 # A worker that has found jobs for so long clears the flag, ...
 BUSY_SECONDS = 0.05
@@ -66,8 +66,11 @@ class Listening(Duty):
                 due = self._outlook.waited_at + pause
             else:
                 due = math.inf if self._hears() else now
-        elif self._hears() and self._look.is_quiet:
+        elif self._outlook.waits_for_news and self._hears() and self._look.is_quiet:
             due = self._look.due_at(now)
+            if due > now + LISTEN_AFTER_SECONDS:
+                # The gaps between its looks are those of a worker that had jobs or was told of all.
+                due = now
         else:
             return math.inf
         return max(due, self._again_at)
@@ -79,6 +82,8 @@ class Listening(Duty):
         def note(rows: Rows) -> None:
             if rows:
                 self._said_of = turn.worker_id if says else 0
+                if says:
+                    self._look.look_by(0.0)
             else:
                 try_later()
 

@@ -178,3 +178,23 @@ def test_several_workers_blame_the_same_jobs(
     wait_until(lambda: count_jobs(status="successful") == 54)
     said = {record.getMessage().split()[0] for record in caplog.records if record.levelno >= 40}
     assert said <= {f"job={job_id}" for job_id in jobs[:6]}
+
+
+def test_a_log_that_stands_still_keeps_no_other_thread_from_leaving_jobs_alone(
+    own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = Refusals()
+    logged: list[tuple[bool, list[int]]] = []
+
+    def log(*_: Any) -> None:
+        logged.append((refusals._lock.locked(), refusals.passed_over()))
+
+    monkeypatch.setattr("django_pgjobs.worker.turns.refusals.logger.log", log)
+
+    def take(size: int, passed_over: list[int]) -> list[int]:
+        if not passed_over:
+            raise psycopg.errors.RaiseException("refused")
+        return []
+
+    assert list(refusals.in_pages(own, take, size=1, find=lambda _: {7: "task"})) == [[]]
+    assert logged == [(False, [7])]

@@ -155,18 +155,24 @@ class Refusals:
         self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str
     ) -> None:
         """Leave a job alone from now on; say so in the log and in its row."""
+        reason = str(error).strip()
         with self._lock:
-            self._note(job_id, error, task_path)
-        note = f"passed over: {str(error).strip()}"[:1000]
+            level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
+            is_one_of_many = self._note(job_id, error, task_path)
+        # Not under the lock, which others need: a log may take for ever.
+        logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
+        if is_one_of_many:
+            logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
+        note = f"passed over: {reason}"[:1000]
         try:
             connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
         except psycopg.Error as refusal:
             if not trouble_of(refusal).spares_rest:
                 raise
 
-    def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
-        now, reason = time.monotonic(), str(error).strip()
-        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
+    def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> bool:
+        """Note a refused job; return whether all jobs of its task are left alone for it."""
+        now = time.monotonic()
         former = self._jobs.get(job_id)
         is_locked = trouble_of(error) is Trouble.LOCKED
         first = LOCKED_SECONDS if is_locked else JOB_SECONDS[0]
@@ -179,15 +185,15 @@ class Refusals:
         if len(known) >= MOST_KNOWN:
             del known[next(iter(known))]
         known[job_id] = RefusedJob(now + wait, wait, "" if is_locked else task_path)
-        logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         of_task = [
             known_id
             for known_id, refused in known.items()
             if refused.task_path == task_path and refused.until > now
         ]
-        if task_path and len(of_task) >= PATH_LIMIT:
-            logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
+        is_one_of_many = bool(task_path) and len(of_task) >= PATH_LIMIT
+        if is_one_of_many:
             self._pass_over_paths([task_path], TASK_SECONDS)
             for known_id in of_task:  # the next pause is for others
                 known[known_id] = known[known_id]._replace(task_path="")
         self._jobs = known
+        return is_one_of_many

@@ -61,10 +61,10 @@ NUMBER_TERMS = {
         " {it}.waits, {it}.runs"
     ),
     # Of a table of statistics: CTEs that add up rows of one period that are old enough to rows of
-    # the next longer one, as roll_up_statistics.sql is told: *gone* become those *entered*.
+    # the next longer one, as roll_up_statistics.sql is told: *gone* become those *entered*. What
+    # becomes one row is in one page: pages by time alone, if they had fewer rows than there are
+    # names, would add up nothing. Not all rows are sorted, for there may be a backlog of millions.
     "rolled_up": """\
--- What becomes one row is in one page: pages by time alone, if they had fewer rows than there are
--- names, would add up nothing. Not all rows are sorted, for there may be a backlog of millions.
 old AS MATERIALIZED (
     SELECT oldest.id
     FROM (

@@ -13,7 +13,7 @@ ALLOWED_TRACEBACKS = r"^FAIL |its exception cannot be judged"
 ALLOWED = {
     r"^rescue ": "workers are killed",
     r"^(RETRY|FAIL|lost) ": "jobs fail and are taken away on purpose",
-    r"^task=.* is unknown here, its jobs wait ": "rows are odd",
+    r"(?s)^task=.* is unknown here, its jobs wait ": "rows are odd",
     r"statement failed: ": "servers go away, and rows are odd",
     r"the server refuses it, it is passed over|cannot be rescued, it is passed over": (
         "rows are odd, and refused by triggers"

@@ -115,10 +115,15 @@ def test_a_table_that_is_cut_off_has_a_shade_at_its_edge(
 def test_twelve_failed_jobs_are_in_sight(
     installation: Installation, open_window: Callable[..., Any]
 ) -> None:
-    """With all columns; of the error there is one line, and all of it as its title."""
+    """With all columns, however long their numbers are; of the error there is one line, and all of
+    it as its title.
+    """
     window = open_window(width=1280)
     window.set_viewport_size({"width": 1280, "height": 900})
     window.goto(installation.addresses["jobs, failed"])
+    numbers = window.locator("#result_list .field-job_column small")
+    assert numbers.count() == 12
+    numbers.evaluate_all("all => all.forEach(each => each.textContent = '#1234567890123')")
     bottoms = window.locator("#result_list tbody tr").evaluate_all(
         "rows => rows.map(row => row.getBoundingClientRect().bottom)"
     )

@@ -65,8 +65,8 @@ class JobColumns:
         """Task, number, arguments, last error and tags: what a job is."""
         line = arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)
         return format_html(
-            '<a class="pgjobs-task" href="{}/change/"{}><bdi>{}</bdi></a> <small>#{}</small>'
-            "<div>{}{}{}</div>",
+            '<a class="pgjobs-task" href="{}/change/"{}><bdi>{}</bdi></a>'
+            "<div><small>#{}</small>{}{}{}</div>",
             job.pk,
             _title(job.task_path, MAX_WHOLE),
             breakable(job.task_path),

@@ -89,6 +89,20 @@ FILLINGS = (
         (f"{STRAY}test_a_row_that_says_it_runs_is_taken_over",),
     ),
     (
+        "outcome of a row that nothing may change for a while",
+        f"{WORKER}claiming/completer.py",
+        "            self._try_later((attempt, outcome), REFUSED_PAUSES)\n",
+        "            pass\n",
+        ("tests/worker/test_completer.py",),
+    ),
+    (
+        "job of a lost claim that cannot be given back for a while",
+        f"{WORKER}upkeep/unheld.py",
+        "known = [*held, *self._refusals.passed_over()]",
+        "known = held",
+        ("tests/worker/test_duties.py",),
+    ),
+    (
         "job that may have killed its worker",
         f"{WORKER}claiming/completer.py",
         "self._state.unwritable.add(attempt.id)\n                self",

@@ -87,12 +87,9 @@ class WorkerState:
     held: dict[int, Attempt] = field(default_factory=dict)
     # Tasks whose jobs are not for this worker: only those over HTTP may run them, or only others.
     paths_of_others: frozenset[str] = frozenset()
-    # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running
-    # until it is gone. The pump adds them.
+    # Jobs that have ended here and stay running in the table: the server refuses their outcome for
+    # now, or they may have killed this worker. The pump adds them.
     unwritable: set[int] = field(default_factory=set)
-    # Jobs of a lost claim that the server refuses to give back: they stay, too. The upkeep adds
-    # them.
-    unreturnable: set[int] = field(default_factory=set)
     stopping: bool = False
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False
@@ -102,11 +99,6 @@ class WorkerState:
     # Held by the pump from sending a claim until its jobs are in `held`, and by the upkeep while
     # it returns what is not held.
     claiming: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def left_to_rescue(self) -> set[int]:
-        """The jobs that stay running until this worker is gone."""
-        return self.unwritable | self.unreturnable
 
     def holds(self, attempt: Attempt) -> bool:
         """Is the attempt held, and not settled?"""

@@ -76,7 +76,7 @@ PLAIN = (
 # collector, which finds the connection or the transaction gone.
 DROPPED = (
     r"Exception ignored in: .*(LeaseLost|JobReleased|JobCancelled|JobTimeout"
-    r"|cursor_iter .*psycopg\.(OperationalError|errors\.InvalidCursorName))"
+    r"|cursor_iter .*psycopg\.(OperationalError|errors\.(InvalidCursorName|AdminShutdown)))"
 )
 QUIET = {"DEBUG", "INFO"}
 

@@ -16,6 +16,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import (
     MAX_BATCH,
     PAUSES,
+    REFUSED_PAUSES,
     Completer,
     writings,
 )
@@ -64,7 +65,7 @@ def test_a_job_left_to_the_rescue_is_not_given_back(made: Completing) -> None:
     """It may have killed the worker, so it is to count as lost."""
     made.add(1, Kind.LEFT)
     made.take()
-    assert (made.state.held, made.state.left_to_rescue) == ({}, {1})
+    assert (made.state.held, made.state.unwritable) == ({}, {1})
 
 
 def test_a_job_is_held_until_the_server_has_answered(made: Completing) -> None:
@@ -212,17 +213,39 @@ def test_a_job_that_runs_again_is_not_counted_as_finished(made: Completing) -> N
     assert (made.state.finished_jobs, made.stored) == (0, [1])
 
 
-def test_the_outcome_that_is_refused_becomes_a_failure_and_is_dropped_if_that_is_refused_too(
+def test_the_outcome_that_is_refused_becomes_a_failure_and_is_tried_again_if_that_is_refused_too(
     made: Completing,
 ) -> None:
+    """Then the row is to blame, not what the job came to."""
     made.add(1)
     [entry] = made.take()
-    made.completer.simplify(entry, psycopg.DataError("no"))
-    [(attempt, plain)] = made.completer.take_due()
-    assert (attempt.id, plain.kind, list(made.state.held)) == (1, Kind.FAIL, [1])
-    made.completer.simplify((attempt, plain), psycopg.DataError("no"))
-    assert (made.completer.take_due(), made.state.held) == ([], {})
-    assert made.state.unwritable == {1}
+    pauses = []
+    for _ in range(8):
+        made.completer.simplify(entry, psycopg.DataError("no"))
+        [(attempt, plain)] = made.completer.take_due()
+        assert (attempt, plain.kind) == (entry[0], Kind.FAIL)
+        made.completer.simplify((attempt, plain), psycopg.DataError("no"))
+        assert made.completer.take_due() == []
+        pauses.append(entry[1].pause)
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == REFUSED_PAUSES
+    assert (made.state.held, made.state.unwritable) == ({}, {1})
+    entry[1].due = 0.0
+    assert made.completer.take_due() == [entry]
+    made.completer.settle([entry], {1})
+    assert (made.stored, made.state.unwritable, made.completer.due_at) == ([1], set(), math.inf)
+
+
+def test_so_many_refused_outcomes_are_kept_and_the_rest_left_to_the_rescue(
+    made: Completing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger that refuses everything does not fill the memory of the worker."""
+    monkeypatch.setattr("django_pgjobs.worker.claiming.completer.MOST_REFUSED", 3)
+    for job_id in range(1, 6):
+        attempt = made.state.held[job_id] = make_attempt_of(job_id)
+        made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
+    assert sorted(attempt.id for attempt in made.completer.unwritten()) == [1, 2, 3]
+    assert (made.state.held, made.state.unwritable) == ({}, {1, 2, 3, 4, 5})
 
 
 def test_the_failure_that_replaces_a_refused_outcome_tells_of_the_same_attempt(
@@ -253,7 +276,7 @@ def test_a_job_that_was_never_begun_does_not_fail_because_it_cannot_be_given_bac
     made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
     assert (made.completer.take_due(), made.state.held) == ([], {})
     assert made.state.unwritable == {1}
-    assert "job=1 its outcome cannot be written, the job stays running: no" in caplog.text
+    assert "job=1 its outcome cannot be written now, the job stays running: no" in caplog.text
 
 
 def test_an_outcome_whose_row_is_locked_waits_beside_the_others(made: Completing) -> None:

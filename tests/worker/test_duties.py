@@ -13,6 +13,7 @@ import pytest
 from django_pgjobs.queries import batches
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep.batches import Batches
 from django_pgjobs.worker.upkeep.duty import Duty
@@ -130,12 +131,21 @@ def test_a_worker_that_ends_gives_nothing_back_that_it_may_have_left_to_the_resc
     state = WorkerState(make_options(lease=60.0), "test:1")
     outlook: Any = mock.Mock(claim_lost_at=-math.inf)
     own: Any = None
-    duty = Unheld(state, outlook, own)
+    duty = Unheld(state, outlook, own, Refusals())
     assert duty.due_at(0.0) < math.inf
     state.stopping = True
     assert duty.due_at(0.0) == math.inf
     outlook.claim_lost_at = time.monotonic()
     assert is_due(duty)
+
+
+def test_what_the_server_refused_to_give_back_is_left_alone_for_a_while() -> None:
+    state = WorkerState(make_options(), "test:1", held={1: make_attempt_of(1)}, unwritable={2})
+    outlook: Any = mock.Mock(claim_lost_at=time.monotonic())
+    refusals: Any = mock.Mock(passed_over=lambda: [3])
+    own: Any = None
+    _, given = plan(Unheld(state, outlook, own, refusals))
+    assert given["held_ids"] == [1, 2, 3]
 
 
 # The watch

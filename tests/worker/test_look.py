@@ -249,7 +249,7 @@ def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:
     outlook: Any = mock.Mock(claim_lost_at=0.0)
     own: Any = None
     turn = Turn(1)
-    Unheld(state, outlook, own).plan(turn)
+    Unheld(state, outlook, own, Refusals()).plan(turn)
     for send in turn.sends:
         send(Cursor())
     assert sent[0]["held_ids"] == [17]

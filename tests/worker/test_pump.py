@@ -242,6 +242,13 @@ def refuse(transactional_db: None) -> Iterator[Callable[..., None]]:
         cursor.execute("DROP FUNCTION refuse_job() CASCADE")
 
 
+def allow() -> None:
+    """Let the server refuse nothing any more."""
+    with connection.cursor() as cursor:
+        for table in ("pgjobs_job_live", "pgjobs_job_finished"):
+            cursor.execute(f"DROP TRIGGER refuse_job ON {table}")
+
+
 def test_an_outcome_that_the_server_refuses_fails_alone(
     drain: Start, refuse: Callable[..., None]
 ) -> None:
@@ -259,12 +266,27 @@ def test_an_outcome_that_the_server_refuses_fails_alone(
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(
     drain: Start, refuse: Callable[..., None]
 ) -> None:
-    """The job is left to rescue, everything else goes on."""
+    """At its end the job is left to rescue, everything else goes on."""
     jobs = make_jobs(20)
     refuse(jobs[7], "successful", "failed")
     drain(concurrency=1)
     assert count_jobs(status="successful") == 19
     assert get_job(jobs[7]).status == "running"
+
+
+def test_an_outcome_that_could_not_be_written_at_all_is_written_when_the_server_lets_it(
+    start_thread: Start, refuse: Callable[..., None]
+) -> None:
+    """A trigger that was wrong for a minute leaves no job running, and fails none."""
+    job_id = int(tasks.add.enqueue(1, 2).id)
+    refuse(job_id, "successful", "failed")
+    worker = start_thread()
+    wait_until(lambda: worker.runner.state.unwritable == {job_id})
+    allow()
+    wait_until_done(job_id)
+    job = get_job(job_id)
+    assert (job.status, job.result, job.attempts, job.errors) == ("successful", 3, 1, [])
+    wait_until(lambda: not worker.runner.state.unwritable)
 
 
 def test_a_failing_claim_does_not_spoil_the_outcomes_that_travel_with_it(

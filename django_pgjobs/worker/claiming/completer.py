@@ -1,9 +1,12 @@
 """From outcomes to finishing statements.
 
 Slots add outcomes; the pump takes them in batches and sends one statement per kind. An outcome
-leaves this module when the server has answered: it is written, lost to another attempt, or refused
-even as a plain failure. Nothing is forgotten when a connection breaks; an outcome that may already
-be written is sent again, which the claim in every WHERE clause makes harmless.
+leaves this module when the server has answered: it is written, or lost to another attempt. Nothing
+is forgotten when a connection breaks; an outcome that may already be written is sent again, which
+the claim in every WHERE clause makes harmless.
+
+The server may refuse an outcome. Then the job is to fail with a plain text; if even that is
+refused, its row is to blame, and the outcome itself is tried again later.
 
 A transaction of the project may lock a job's row for as long as it lasts. Then the outcome is set
 aside and retried by statements that skip locked rows, so nobody waits, until the row is free or
@@ -46,6 +49,9 @@ LINGER_SECONDS = 0.01
 MAX_BATCH = 1_000
 # An outcome whose row is locked is retried after the first pause, which doubles up to the second.
 PAUSES = (0.05, 1.0)
+# One whose row the server refuses to change, after longer ones; so many are kept for that.
+REFUSED_PAUSES = (1.0, 60.0)
+MOST_REFUSED = 500
 # How long a filling waits for a unique key, and after a vain wait the pause until the next tries.
 KEY_SECONDS = 0.02
 KEY_PAUSE = 0.1
@@ -156,6 +162,7 @@ class Completer:
         for attempt, outcome in batch:
             if self.aside(attempt) is not None:
                 del self._aside[attempt.id]
+                self._state.unwritable.discard(attempt.id)
             if is_whole or attempt in kept:
                 self._settle_stored(attempt, outcome)
             else:
@@ -209,10 +216,13 @@ class Completer:
 
     def put_aside(self, entry: Entry) -> None:
         """Try an outcome again a little later: no row is to blame, or it is locked."""
+        if not entry[1].pause:
+            logger.of(entry[0]).info("its outcome waits, for a lock, the schema or a right")
+        self._try_later(entry, PAUSES)
+
+    def _try_later(self, entry: Entry, pauses: tuple[float, float]) -> None:
         attempt, outcome = entry
-        if not outcome.pause:
-            logger.of(attempt).info("its outcome waits, for a lock, the schema or a right")
-        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
+        outcome.pause = min(max(2 * outcome.pause, pauses[0]), pauses[1])
         outcome.due = time.monotonic() + outcome.pause
         self._aside.pop(attempt.id, None)  # behind the others
         self._aside[attempt.id] = entry
@@ -220,22 +230,18 @@ class Completer:
     def simplify(self, entry: Entry, error: psycopg.Error) -> None:
         """Let a job fail with a plain text, because the server refuses its outcome.
 
-        If it refuses even that, the job is left to rescue, and so is one that was only to be given
-        back before it had begun: it has not failed.
+        If it refuses even that, the outcome is tried again later, and so is that of a job which
+        was only to be given back before it had begun: it has not failed.
         """
         attempt, outcome = entry
         self._aside.pop(attempt.id, None)
         reason = str(error).strip()
         is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
-        if outcome.replaces_refused or is_unbegun:
-            level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
-            logger.of(attempt).log(
-                level, "its outcome cannot be written, the job stays running: %s", reason
-            )
-            self._state.unwritable.add(attempt.id)
-            self._state.let_go(attempt)
+        if outcome.replaced is not None or is_unbegun:
+            self._keep_refused(attempt, outcome.replaced or outcome, reason)
             return
-        logger.of(attempt).warning("the server refuses its outcome; it is to fail: %s", reason)
+        level = logging.DEBUG if attempt.id in self._state.unwritable else logging.WARNING
+        logger.of(attempt).log(level, "the server refuses its outcome; it is to fail: %s", reason)
         said = UNWRITABLE
         if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
             said = UNWRITABLE | {"message": TOO_LARGE}
@@ -245,9 +251,20 @@ class Completer:
             exception=PayloadError(said["message"]),
             duration=outcome.duration,
             ended_at=outcome.ended_at,
-            replaces_refused=True,
+            replaced=outcome,
         )
         self._aside[attempt.id] = (attempt, plain)
+
+    def _keep_refused(self, attempt: Attempt, outcome: Outcome, reason: str) -> None:
+        """Try an outcome again later; beyond many of them, leave the job to the rescue."""
+        level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
+        message = "its outcome cannot be written now, the job stays running: %s"
+        logger.of(attempt).log(level, message, reason)
+        self._state.unwritable.add(attempt.id)
+        # It takes up nothing here any more, and no shutdown waits for it.
+        self._state.let_go(attempt)
+        if len(self._aside) < MOST_REFUSED:
+            self._try_later((attempt, outcome), REFUSED_PAUSES)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)

@@ -70,7 +70,7 @@ class Outcome:
     """How an attempt ended; *error* and *result* are JSON text, empty for none.
 
     *interrupted*: the job was begun, and ends or is handed back because of the worker.
-    *replaces_refused*: it is written instead of an outcome that the server refuses.
+    *replaced*: the outcome that the server refuses, instead of which it is written.
     *control*: what the job is to have before it begins.
     """
 
@@ -85,9 +85,9 @@ class Outcome:
     interrupted: bool = False
     stored: bool = False
     sent: bool = False
-    replaces_refused: bool = False
+    replaced: Outcome | None = None
     control: Control | None = None
-    # When to write it again if its row is locked, and how long after the last time.
+    # When to write it again if its row is locked or refused, and how long after the last time.
     due: float = 0.0
     pause: float = 0.0
 

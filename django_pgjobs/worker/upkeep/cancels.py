@@ -20,6 +20,7 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 
@@ -36,10 +37,12 @@ class Cancels(Duty):
         self,
         state: WorkerState,
         connection: OwnConnection,
+        refusals: Refusals,
         on_interrupted: Callable[[Attempt], None],
     ) -> None:
         self._state = state
         self._connection = connection
+        self._refusals = refusals
         self._on_interrupted = on_interrupted
         self._due = 0.0
 
@@ -58,9 +61,11 @@ class Cancels(Duty):
 
     def _interrupt(self, rows: Rows) -> None:
         pause = CANCEL_SECONDS if self._connection.listens else POLL_SECONDS
+        # Jobs that the table says we run, and that are not under way to us.
+        known = {*self._state.unwritable, *self._refusals.passed_over()} if rows else set()
         for (job_id,) in rows:
             attempt = self._state.held.get(job_id)
-            if attempt is None and job_id not in self._state.left_to_rescue:
+            if attempt is None and job_id not in known:
                 pause = UNDER_WAY_SECONDS
             elif attempt is not None and attempt.interrupt(JobCancelled):
                 self._on_interrupted(attempt)

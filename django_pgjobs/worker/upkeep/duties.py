@@ -35,7 +35,7 @@ class Duties:
         on_drained: Callable[[str], None],
         on_orders: Callable[[], None],
     ) -> None:
-        unheld = Unheld(state, pump.outlook, connection)
+        unheld = Unheld(state, pump.outlook, connection, refusals)
         self.look = Look(
             state,
             pump,
@@ -49,7 +49,7 @@ class Duties:
             state, pump.outlook, connection, self.look, hears=lambda: self.watch.hears_of_jobs
         )
         before: list[Duty] = [unheld, listening]
-        self.cancels = Cancels(state, connection, on_interrupted)
+        self.cancels = Cancels(state, connection, refusals, on_interrupted)
         self.batches = Batches(state, pump, self.look)
         others = [self.cancels, Progress(state, connection), FreedKeys(errands), self.batches]
         # Last, so that it sees what the others have changed.

@@ -25,7 +25,7 @@ from django_pgjobs.values.words import counted
 from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.turns.careful import in_pages
+from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 
@@ -44,10 +44,13 @@ class Unheld(Duty):
 
     travels_alone = True
 
-    def __init__(self, state: WorkerState, outlook: Outlook, connection: OwnConnection) -> None:
+    def __init__(
+        self, state: WorkerState, outlook: Outlook, connection: OwnConnection, refusals: Refusals
+    ) -> None:
         self._state = state
         self._outlook = outlook
         self._connection = connection
+        self._refusals = refusals
         # When the last return that was answered was sent.
         self._returned_at = -math.inf
         # When the next one is due without a lost claim.
@@ -72,7 +75,7 @@ class Unheld(Duty):
 
     def plan(self, turn: Turn) -> None:
         sent_at = time.monotonic()
-        held = [*self._state.held, *self._state.left_to_rescue]
+        held = [*self._state.held, *self._state.unwritable]
         is_lost = self._follows_loss(sent_at)
         note = LOST_NOTE if is_lost else STRAY_NOTE
         send = partial(jobs.send_release_unheld, worker_id=turn.worker_id, note=note)
@@ -85,21 +88,16 @@ class Unheld(Duty):
             )
             return rows
 
-        def find(passed_over: list[int]) -> list[int]:
-            return [row[0] for row in release(1, passed_over, acts=False)]
-
-        def leave(job_id: int, error: psycopg.Error) -> None:
-            logger.error("job=%s cannot be given back; it is left to rescue: %s", job_id, error)
-            self._state.unreturnable.add(job_id)
+        def find(passed_over: list[int]) -> dict[int, str]:
+            return {row[0]: "" for row in release(1, passed_over, acts=False)}
 
         def release_apart(error: psycopg.Error) -> None:
-            pages = in_pages(
-                self._connection, release, size=RETURN_BATCH, find=find, on_refused=leave
-            )
+            pages = self._refusals.in_pages(self._connection, release, size=RETURN_BATCH, find=find)
             for rows in pages:
                 note_returned(list(rows))
 
-        returned = partial(send, held_ids=held, max_jobs=RETURN_BATCH)
+        known = [*held, *self._refusals.passed_over()]
+        returned = partial(send, held_ids=known, max_jobs=RETURN_BATCH)
         turn.begin(release_apart).add(returned, note_returned)
 
     def _follows_loss(self, now: float) -> bool:

@@ -28,7 +28,7 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batches, claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Taker
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.completer import resolution, writings
+from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks

@@ -14,7 +14,7 @@ from django_pgjobs import BatchSealed, DuplicateJob, DuplicateWorkflow, cancel, 
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_running_job

@@ -25,7 +25,7 @@ from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import resolution, writings
+from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.process import worker_process as runner_module
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.signal_pipe import SignalPipe

@@ -13,13 +13,8 @@ import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import (
-    MAX_BATCH,
-    PAUSES,
-    REFUSED_PAUSES,
-    Completer,
-    writings,
-)
+from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, REFUSED_PAUSES, Completer
+from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released

@@ -9,7 +9,7 @@ from django.db import connection
 
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.outcome import Kind, Outcome

@@ -17,7 +17,7 @@ from django_pgjobs.queries import claims, dependencies
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.testing import run_jobs
-from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind, Outcome

@@ -13,7 +13,7 @@ from django_pgjobs.compat import TASKS_PACKAGE, InvalidTask
 from django_pgjobs.models import Job
 from django_pgjobs.queries import jobs as queries
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind
 from tests.factories import get_job, make_job, make_running_job, make_worker

@@ -17,14 +17,8 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection, Send, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import (
-    KEY_SECONDS,
-    Completer,
-    Entry,
-    meant_by,
-    resolution,
-    writings,
-)
+from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, Entry, meant_by
+from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.running.capacity import most_ahead
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up

@@ -12,7 +12,7 @@ MANY_LANES = ("tests/worker/test_many_lanes.py",)
 ROOMS = (
     (
         "worker whose lease ran out",
-        "django_pgjobs/sql/terms.py",
+        "django_pgjobs/sql/claim_terms.py",
         "worker.id = %(worker_id)s::bigint AND {worker.is_live}",
         "worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL",
         ("tests/worker/test_claim.py",),
@@ -40,7 +40,7 @@ ROOMS = (
     ),
     (
         "kind of a lane",
-        "django_pgjobs/sql/terms.py",
+        "django_pgjobs/sql/claim_terms.py",
         '" AND job.is_async = {it}.is_async"',
         '""',
         ROOMS_TESTS,

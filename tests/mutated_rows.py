@@ -18,28 +18,28 @@ def beside(value: str) -> tuple[str]:
 ODD_ROWS = (
     (
         "claim that cannot overflow",
-        f"{SQL}write_terms.py",
+        f"{SQL}claim_terms.py",
         "claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1",
         "claim = job.claim + 1",
         beside("claim=-9223372036854775808"),
     ),
     (
         "claim that begins again",
-        f"{SQL}write_terms.py",
+        f"{SQL}claim_terms.py",
         "mod(GREATEST(job.claim, 0), 9000000000000000000)",
         "LEAST(job.claim, 8999999999999999999)",
         beside("claim=-9223372036854775808"),
     ),
     (
         "names of workers in a plain list",
-        f"{SQL}write_terms.py",
+        f"{SQL}claim_terms.py",
         "array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1",
         "TRUE",
         beside("worker_ids='{{a,b},{c,d}}'"),
     ),
     (
         "first start that is an instant",
-        f"{SQL}write_terms.py",
+        f"{SQL}claim_terms.py",
         "GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')",
         "COALESCE(job.started_at, statement_timestamp())",
         beside("started_at='infinity'"),

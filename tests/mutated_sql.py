@@ -115,7 +115,7 @@ STATEMENTS = (
     ),
     (
         "operator of a claim",
-        "django_pgjobs/sql/write_terms.py",
+        "django_pgjobs/sql/claim_terms.py",
         "END OPERATOR(pg_catalog.||) %(worker_name)s",
         "END || %(worker_name)s",
         ("tests/test_search_path.py::test_a_statement_uses_nobody_elses_operators",),

@@ -91,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         "attempt counted at claim",
-        f"{SQL}write_terms.py",
+        f"{SQL}claim_terms.py",
         "attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,",
         "",
         ("tests/worker/test_claim.py",),
@@ -279,7 +279,10 @@ MUTATIONS = (
     *(Mutation(name, f"{SQL}rate_terms.py", old, new, RATES) for name, old, new in RATE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, EXPLAINED) for name, old, new in TOLD),
-    *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
+    *(
+        Mutation(name, f"{SQL}claim_chosen.sql", old, new, where)
+        for name, old, new, where in CHOSEN
+    ),
     Mutation(
         "tokens that are spent",
         f"{SQL}spend_tokens.sql",

@@ -31,6 +31,7 @@ GENERIC_PLAN_VERSION = 160000
 # The statements after which a job belongs to nobody who held it before.
 RAISES_CLAIM = {
     "cancel_jobs",
+    "claim_chosen",
     "claim_jobs",
     "claim_lanes",
     "discard_jobs",

@@ -126,10 +126,10 @@ def send_claim(
     best named first. With *skips_locked* jobs that others have locked give no lane a share, at the
     price of more locks. Those of the detailed paths, or all, come with their whole row.
     """
-    params = taker.params() | floors_params(floors) | {"counted": False}
+    params = taker.params() | floors_params(floors)
     if _is_shared(floors, rooms, max_jobs):
         params["lane_jobs"] = array_text(rooms[lane.is_async] for lane in floors)
-        execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+        execute(cursor, "claim_jobs", params)
         return
     urgencies, ids = columns_of(ends, 2)
     params |= {
@@ -160,10 +160,6 @@ def _is_shared(lanes: Iterable[Lane], rooms: Rooms, max_jobs: int) -> bool:
     """Is it known how many jobs each lane is to give, because it is the only one of its kind?"""
     kinds = [lane.is_async for lane in lanes]
     return len(kinds) == len(set(kinds)) and sum(rooms[kind] for kind in kinds) <= max_jobs
-
-
-# What claim_jobs.sql is given where no job was chosen before.
-NOTHING_CHOSEN = {"chosen_ids": "{}", "chosen_lanes": "{}"}
 
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
@@ -293,11 +289,10 @@ def send_chosen_claim(
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
-        "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
     }
-    execute(cursor, "claim_jobs", params)
+    execute(cursor, "claim_chosen", params)
 
 
 def send_spending(cursor: Cursor, chosen: Sequence[Candidate], taker: Taker) -> None:

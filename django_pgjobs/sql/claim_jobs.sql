@@ -1,15 +1,13 @@
--- Claim due jobs: so many of each of the given lanes without keys, best priority first, oldest first;
--- and the jobs with keys that were chosen of list_heads.sql.
+-- Claim due jobs: so many of each of the given lanes without keys, best priority first, oldest
+-- first.
 --
 -- A row that another worker holds is passed over for the next one of its lane, so two workers that
 -- claim at once both get full batches. Each lane is read from its floor (see
 -- worker/claiming/lanes.py) and not from its head. A worker whose lease ran out claims nothing.
 -- Lanes of a paused queue give nothing, nor do those of a queue whose number of running jobs is
--- limited, unless these were counted before.
+-- limited: they are counted before claim_chosen.sql.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
 --     floor_ids bigint[], lane_jobs integer[] (how many it is to give) (one entry per lane);
---     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
---     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
 --     passed_over_paths text[] (tasks whose jobs are left alone);
 --     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
@@ -27,20 +25,5 @@ taken AS MATERIALIZED (
     SELECT locked.id
     FROM lane
     CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs FOR UPDATE SKIP LOCKED) AS locked
-    UNION ALL
-    SELECT keyed.id
-    FROM (
-        SELECT job.id
-        FROM pgjobs_job_live AS job
-        JOIN unnest(%(chosen_ids)s::bigint[], %(chosen_lanes)s::text[]) AS chosen (id, lane)
-            ON chosen.id = job.id AND chosen.lane = job.lane
-        WHERE
-            job.id = ANY (%(chosen_ids)s::bigint[])
-            -- Not "status = 'ready'": that would let the planner walk an index of ready jobs.
-            AND job.status IN ('ready', 'running') AND job.status <> 'running'
-            AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-        FOR UPDATE OF job SKIP LOCKED
-    ) AS keyed
 )
 {taken.claim}

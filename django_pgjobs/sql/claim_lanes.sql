@@ -11,7 +11,7 @@
 --     floor_ids bigint[], lane_jobs integer[] (how many of it to look at) (one entry per lane);
 --     rooms integer[], end_urgencies integer[], end_ids bigint[] (how many to take, and up to where,
 --     of threads, of the event loop);
---     max_jobs integer; skips_locked boolean; counted boolean (as claim_jobs);
+--     max_jobs integer; skips_locked boolean;
 --     passed_over_paths text[]; passed_over bigint[]; worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (as claim_jobs)
 -- Returns: as claim_jobs; and one row without an id, whose detail is JSON: how many jobs were to be

@@ -1,4 +1,4 @@
--- Take from the rate limits what the jobs with keys cost that claim_jobs.sql has just taken. Others
+-- Take from the rate limits what the jobs with keys cost that claim_chosen.sql has just taken. Others
 -- that were chosen cost nothing: somebody had locked or changed them. Nor do those that the worker
 -- will not run: expired ones, and such as only get what their task declares (worker/claiming/filling.py).
 -- Parameters: worker_id bigint; token_ids bigint[], token_keys text[], token_costs integer[] (what

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from django_pgjobs.sql.asked_terms import ASKED_TERMS
+from django_pgjobs.sql.claim_terms import CLAIM_TERMS
 from django_pgjobs.sql.number_terms import NUMBER_TERMS
 from django_pgjobs.sql.rate_terms import RATE_TERMS
 from django_pgjobs.sql.write_terms import WRITE_TERMS
@@ -25,52 +26,6 @@ TERMS = {
     # nothing calls. Else it takes a table for empty that a VACUUM saw while it was filled, and
     # would read all jobs and sort them, for each step of a walk.
     "is_walked": "({it}.hold IS NULL OR to_tsvector('simple', {it}.hold) IS NULL)",
-    # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.
-    "is_claimable": (
-        "{{it}.is_ready} AND {it}.lane IS NULL"
-        " AND {it}.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])"
-        " AND {it}.id <> ALL (%(passed_over)s::bigint[])"
-    ),
-    # Of a lane without keys: SELECT its jobs that the claim may take, from its floor on, in order.
-    "claimable_jobs": (
-        "SELECT -job.priority AS urgency, job.id"
-        " FROM pgjobs_job_live AS job"
-        " WHERE {job.is_claimable}"
-        " AND job.backend = {it}.backend AND job.queue_name = {it}.queue_name"
-        " AND job.is_async = {it}.is_async"
-        " AND (-job.priority, job.id) >= ({it}.floor_urgency, {it}.floor_id)"
-        " ORDER BY -job.priority, job.id"
-    ),
-    # Of the lanes without keys that a claim is given: those that may give jobs now, in a CTE of
-    # this name, and behind one with the tasks that may not. That has no row for a worker that may
-    # not claim: then no task is other than what is not there.
-    "open_lanes": """\
-excluded AS MATERIALIZED (
-    SELECT %(passed_over_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
-        SELECT pause.name
-        FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'task' AND {pause.holds}
-    ) AS task_paths
-    FROM pgjobs_worker AS worker
-    WHERE
-        worker.id = %(worker_id)s::bigint AND {worker.is_live}
-),
-lane AS (
-    SELECT nth, backend, queue_name, is_async, floor_urgency, floor_id, jobs
-    FROM unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
-        %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
-    ) WITH ORDINALITY
-        AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs, nth)
-    WHERE NOT EXISTS (
-        SELECT FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
-    )
-    AND (%(counted)s::boolean OR NOT EXISTS (
-        SELECT FROM pgjobs_queue_settings AS queue
-        WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
-    ))
-)""",
     # It runs. Not "status = 'running'", where it is found by its id: that would let the planner
     # walk the index of running jobs, which is full of dead entries, instead of the primary key.
     "runs": "{it}.status IN ('ready', 'running') AND {it}.status <> 'ready'",
@@ -160,40 +115,6 @@ noted AS MATERIALIZED (
         " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
         " {it}.worker_ids"
     ),
-    # What it says of when it starts, as JSON text, if it may lack what its task declares, else
-    # NULL. In the order of `queries.filling.Control`, which begins with the queue and the priority.
-    "as_undeclared": (
-        "CASE WHEN NOT {it}.is_declared THEN json_build_array("
-        "{it}.concurrency_key, {it}.concurrency_limit, {it}.skips_waiting, {it}.rate_limit_keys,"
-        " {it}.rate_cost, {it}.unique_key, {it}.unique_until_claimed)::text END"
-    ),
-    # All of it that `queries.claims.ClaimedRow` holds but the last, in that order.
-    "as_claimed_row": """\
-{it}.id, {it}.claim, {it}.attempts, {it}.max_attempts, {it}.lost_count, {it}.max_losses,
-    {it}.interruptions, {it}.timeout, {it}.priority, {it}.backend,
-    {it}.queue_name, {it}.task_path, {it}.args::text, {it}.kwargs::text,
-    date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp()))
-    - date_part('epoch', {{it}.waiting_since}),
-    CASE
-        WHEN %(detailed)s::boolean OR {it}.task_path = ANY (%(detailed_paths)s::text[])
-            THEN json_build_object(
-                'enqueued_at', {it}.enqueued_at, 'run_after', {it}.run_after,
-                'started_at', {it}.started_at, 'last_attempted_at', {it}.last_attempted_at,
-                'tags', {it}.tags,
-                'metadata', {it}.metadata::text, 'errors', {it}.errors::text,
-                'worker_ids', {it}.worker_ids
-            )::text
-    END,
-    {it}.correlation_id,
-    date_part('epoch', {it}.expires_at) - date_part('epoch', statement_timestamp()),
-    {it}.lane,
-    {{it}.as_undeclared},
-    {it}.batch_id,
-    CASE
-        WHEN {it}.schedule IS NOT NULL
-            THEN json_build_array({it}.schedule, {it}.scheduled_for)::text
-    END,
-    {it}.is_async""",
     # Of a job that runs: for how long, and is it to be cancelled?
     "as_run": (
         "date_part('epoch', statement_timestamp())"
@@ -382,6 +303,7 @@ asking AS MATERIALIZED (
         " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
     **ASKED_TERMS,
+    **CLAIM_TERMS,
     **NUMBER_TERMS,
     **RATE_TERMS,
     **WRITE_TERMS,

@@ -3,24 +3,6 @@
 from __future__ import annotations
 
 WRITE_TERMS = {
-    # Of a statement's list of jobs that are locked: the claim of these by a worker.
-    "claim": """\
-UPDATE pgjobs_job_live AS job
-SET
-    status = 'running',
-    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-    attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,
-    worker_id = %(worker_id)s::bigint,
-    worker_ids = CASE
-        WHEN array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1
-            THEN array_remove(job.worker_ids, NULL)
-    END OPERATOR(pg_catalog.||) %(worker_name)s::text,
-    started_at = GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch'),
-    last_attempted_at = statement_timestamp(),
-    note = ''
-WHERE job.id = ANY (ARRAY(SELECT {it}.id FROM {it})) AND job.status = 'ready'
-RETURNING
-    {job.as_claimed_row}""",
     # Of a new job: the columns that every task has options for, as `queries.enqueue.TaskColumns`
     # has them, ...
     "task_columns": (

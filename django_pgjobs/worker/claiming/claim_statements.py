@@ -13,9 +13,10 @@ from django_pgjobs.worker.claiming.plan import Claim, Plan
 
 
 def statements_of(plan: Plan, taker: claims.Taker) -> ClaimStatements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
+    """Return the statements of a claim.
 
-    Between several lanes of a kind it is claim_lanes.sql.
+    claim_jobs.sql; between several lanes of a kind claim_lanes.sql; for jobs with keys
+    claim_chosen.sql with those around it.
     """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements

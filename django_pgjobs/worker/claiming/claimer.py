@@ -42,7 +42,7 @@ class Claimer:
         self._wants_details = wants_details
 
     def plan(self, turn: Turn, plan: Plan) -> Claim:
-        """Add a claim (claim_jobs.sql) to the turn; return the object that will hold its answer."""
+        """Add a claim (mostly claim_jobs.sql) to the turn; return what will hold its answer."""
         claim = Claim(plan)
         taker = self._taker(turn.worker_id, plan, self._refusals.passed_over())
         statements = statements_of(plan, taker)

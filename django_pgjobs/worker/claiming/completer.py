@@ -93,6 +93,11 @@ class Completer:
     def __len__(self) -> int:
         return len(self._pending) + len(self._known)
 
+    @property
+    def has_some(self) -> bool:
+        """Are there outcomes, those that wait for another try included?"""
+        return bool(self._pending or self._known or self._aside)
+
     def add(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Take over an outcome; return False if the attempt has ended before. Thread-safe.
 

@@ -139,6 +139,8 @@ class Plan:
         behind are next when these have no more up to there. A lane that may begin anywhere is read
         as well, at the end, because it is likely to have none.
         """
+        if len(self.floors) == len({lane.is_async for lane in self.floors}):
+            return self  # each is the only one of its kind
         known = {lane: floor for lane, floor in self.floors.items() if floor != HEAD}
         left = [max(FEW_LANES, math.ceil(room / jobs_per_lane)) for room in self.rooms]
         floors: dict[Lane, Floor] = {}

@@ -225,7 +225,8 @@ class Pump(Role):
         return rooms, False
 
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
-        if not is_due:
+        has_some = self._completer.has_some or self._releases.are_under_way
+        if not (is_due and has_some):
             return Writing(self._completer, self._connection)
         writing = Writing.of_due(
             self._completer,
@@ -243,6 +244,8 @@ class Pump(Role):
         self, turn: Turn, entries: Sequence[Entry], stored: Sequence[Attempt]
     ) -> None:
         """Tell idle workers of jobs that this one cannot run, or lets start as it stops."""
+        if not (entries or stored):
+            return
         queues = {attempt.queue_name for attempt, end in entries if end.is_handed_on}
         if queues:
             turn.add(partial(notify_workers, queue_names=list(queues)), ignore)

@@ -201,6 +201,25 @@ def end_other_backends(*, timeout: float = WAIT_SECONDS) -> None:
         )
 
 
+def living_processes(mark: str) -> list[psutil.Process]:
+    """Return the processes that have *mark* as MARK in their environment, orphans too."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
+def kill_processes(mark: str) -> None:
+    """Kill the processes with *mark*, paused or not, and wait until they are gone."""
+    while members := living_processes(mark):  # one of them may just have started another
+        for process in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(members, timeout=0.05)
+
+
 class WorkerProcess:
     """A real `runjobs` with all its children; see the fixture `start_worker`.
 
@@ -280,12 +299,7 @@ class WorkerProcess:
 
     def processes(self) -> list[psutil.Process]:
         """Return the worker's living processes: itself and its children, orphans too."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(MARK) == self._mark:
-                    found.append(process)
-        return found
+        return living_processes(self._mark)
 
     def pause(self) -> None:
         """Stop all processes of the worker, as a frozen machine would."""
@@ -314,11 +328,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Kill all processes of the worker, paused or not, and wait until they are gone."""
-        while members := self.processes():  # one of them may just have started another
-            for process in members:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(members, timeout=0.05)
+        kill_processes(self._mark)
         self.process.wait()
 
     def close(self) -> None:

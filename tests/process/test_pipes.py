@@ -6,11 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.helpers import ROOT, database_url, end_other_backends, wait_until
+from tests.helpers import (
+    MARK,
+    ROOT,
+    database_url,
+    end_other_backends,
+    kill_processes,
+    wait_until,
+)
 from tests.servers import free_port
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
@@ -20,8 +28,12 @@ Piped = subprocess.Popen[bytes]
 
 @pytest.fixture
 def start_piped() -> Iterator[Callable[..., Piped]]:
-    """Start a command of Django's with its standard output in a pipe, buffered as by default."""
+    """Start a command of Django's with its standard output in a pipe, buffered as by default.
+
+    Its children are killed with it: those of a supervisor would go on to the database.
+    """
     started: list[Piped] = []
+    mark = uuid.uuid4().hex
 
     def start(*words: str) -> Piped:
         inherited = {name: v for name, v in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -35,6 +47,7 @@ def start_piped() -> Iterator[Callable[..., Piped]]:
                 "DJANGO_SETTINGS_MODULE": "tests.settings",
                 "PGJOBS_TEST_SETTINGS": json.dumps(changed),
                 "PYTHONPATH": str(ROOT),
+                MARK: mark,
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -44,8 +57,8 @@ def start_piped() -> Iterator[Callable[..., Piped]]:
         return process
 
     yield start
+    kill_processes(mark)
     for process in started:
-        process.kill()
         process.communicate()
     if started:
         end_other_backends()

@@ -253,7 +253,7 @@ class ThreadedWorker:
         self.stop()
         name_schema(None)
         if self.left_at_once:
-            self._end_threads()
+            self.end_threads()
         close_shared_thread()
         for connection in self.runner._connections.values():
             connection.close()  # a role that crashed has not done so
@@ -261,8 +261,8 @@ class ThreadedWorker:
             os.close(end)
         self._supervisor.close()
 
-    def _end_threads(self) -> None:
-        """End what os._exit would have ended."""
+    def end_threads(self) -> None:
+        """End every thread, as the end of the process would."""
         runner = self.runner
         for part in (*runner._roles(), runner.slots, runner.async_slots):
             part.stop()

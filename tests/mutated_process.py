@@ -12,7 +12,7 @@ PROCESS = (
         f"{WORKER}turns/sending.py",
         "            turn.parts = []",
         "            pass",
-        ("tests/worker/test_round_trips.py",),
+        ("tests/worker/test_garbage.py",),
     ),
     (
         "what is loaded is no garbage",

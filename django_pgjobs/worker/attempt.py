@@ -158,6 +158,8 @@ class Attempt:
             self._body = None
             if self.interrupted_by is not None and self._cancel_async is None:
                 _raise_in_thread(self._thread_id, _NOTHING)
+            # It knows the attempt: a circle that only the garbage collector would find.
+            self._cancel_async = None
         with self._statement_lock:
             self._connections = ()
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 from django.db import connection
 
-from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
-from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.process.schema import needed_schema
-from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until
@@ -35,28 +30,6 @@ def test_a_drained_job_costs_well_under_one_statement(drain: Start, concurrency:
     assert count_jobs(status="successful", attempts=1) == 2_000
     assert len(counts["pump"]) < 2_000 * 0.1
     assert sum(sum(found) for found in counts.values()) < 2_000 * 0.3
-
-
-def test_jobs_that_ended_leave_nothing_to_the_garbage_collector(drain: Start) -> None:
-    """It would stop all threads to find them: a tenth of a second for 10,000 jobs."""
-    make_jobs(1_000)
-    gc.collect()
-    with without_garbage_collector():
-        # The upkeep may still be in its last turn: nobody waits for it.
-        drain().end_threads()
-        assert not {Attempt, ClaimedRow, Turn} & set(map(type, gc.get_objects()))
-    assert count_jobs(status="successful") == 1_000
-
-
-@contextmanager
-def without_garbage_collector() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def test_a_single_job_costs_a_handful_of_round_trips(start_thread: Start) -> None:

@@ -48,4 +48,8 @@ class Releases:
 
     def _leave(self, error: psycopg.Error) -> None:
         self._rest, self._is_asked = [], False
-        raise error
+        try:
+            raise error
+        finally:
+            # This frame is in its traceback: a circle.
+            del error

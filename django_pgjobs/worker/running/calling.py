@@ -159,7 +159,11 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
         outcome = outcome or failure(attempt, interrupt, options)
     settle(attempt, outcome)
     end_trace(trace, outcome)
-    return outcome
+    try:
+        return outcome
+    finally:
+        # This frame is in the traceback of its exception: a circle.
+        del outcome
 
 
 def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:

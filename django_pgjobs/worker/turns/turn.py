@@ -20,7 +20,11 @@ Receive = Callable[[Rows], None]
 
 def give_up(error: psycopg.Error) -> None:
     """Raise the error: there is no way around the refused row."""
-    raise error
+    try:
+        raise error
+    finally:
+        # This frame is in its traceback: a circle.
+        del error
 
 
 @dataclass

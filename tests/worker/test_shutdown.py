@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until
 from tests.worker import tasks
-from tests.worker.support import Gate, ThreadedWorker
+from tests.worker.support import NEVER, Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -172,6 +173,20 @@ def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Ga
     wait_until(lambda: get_job(running.id).status == "successful")
     assert get_job(waiting.id).status == "ready"
     assert worker.is_running
+
+
+def test_an_idle_worker_that_becomes_quiet_hears_of_no_more_jobs(start_thread: Start) -> None:
+    """Else it would keep the watch, and enqueues would notify it, until one of them does."""
+    quiet = start_thread(poll_interval=NEVER, lease=NEVER)
+    wait_until(lambda: get_worker(quiet.id).listening)
+    # Nothing wakes it for an hour, as after a while without jobs.
+    look = quiet.runner.upkeep._duties.look
+    look.rest()
+    wait_until(lambda: look.due_at(0.0) > time.monotonic() + NEVER / 2)
+    quiet.send(signal.SIGUSR1)
+    wait_until(lambda: not get_worker(quiet.id).listening)
+    other = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(other.id).listening)
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,8 @@ class WorkerProcess:
         elif number == signal.SIGUSR1:
             logger.info("quiet   SIGUSR1: no new jobs")
             self.state.stopping = True
+            # It leaves the watch, and takes back that it listens.
+            self.upkeep.wake()
         elif number == signal.SIGUSR2:
             faulthandler.dump_traceback(sys.stderr)
 

@@ -60,9 +60,13 @@ def percent(share: float | None) -> str:
     return f"{formats.number_format(round(share))} %"
 
 
-def breakable(path: object) -> SafeString:
-    """Draw a path of a task, whose lines break behind dots and underscores and in no word."""
-    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(str(path))))
+# Of a path or a name; not the point of a number, and not before what was cut off.
+BETWEEN_WORDS = re.compile(r"(?:(?<!\d)[._]|[._](?!\d))(?=[^\s…])")
+
+
+def breakable(text: object) -> SafeString:
+    """Draw a text whose paths of tasks break behind dots and underscores and in no word."""
+    return SafeString(BETWEEN_WORDS.sub(r"\g<0><wbr>", escape(str(text))))
 
 
 def status_badge(status: str) -> SafeString:

@@ -6,6 +6,7 @@ breaks it is said on the console, which `open_window` reads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,10 +51,10 @@ def test_a_page_is_drawn_from_right_to_left(
     assert first.bounding_box()["x"] > second.bounding_box()["x"]
 
 
-# Ends of lines of the links to jobs that run, of those that take several lines.
-LINE_ENDS = """links => links.map(link => {
-    const nodes = document.createTreeWalker(link, NodeFilter.SHOW_TEXT), ends = [];
-    let before = "", top = null;
+# Where the lines of elements end: what is before and behind each such place.
+LINE_ENDS = """all => all.map(element => {
+    const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT), found = [];
+    let top = null;
     for (let node = nodes.nextNode(); node; node = nodes.nextNode())
         [...node.data].forEach((sign, place) => {
             const range = document.createRange();
@@ -61,32 +62,51 @@ LINE_ENDS = """links => links.map(link => {
             range.setEnd(node, place + 1);
             const rect = range.getClientRects()[0];
             // A space at the end of a line has no width.
-            if (rect && rect.width) {
-                if (top !== null && rect.top > top + 2) ends.push(before);
-                top = rect.top;
-            }
-            before += sign;
+            if (!rect || !rect.width) return;
+            if (top !== null && rect.top > top + 2)
+                found.push(`${node.data.slice(0, place)}|${node.data.slice(place)}`);
+            top = rect.top;
         });
-    return ends;
+    return found;
 }).flat()"""
 
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(
-    ("name", "links"), [("workers", ".pgjobs-held a"), ("jobs, all", "#result_list .pgjobs-task")]
+    ("name", "places"),
+    [
+        ("workers", ".pgjobs-held a"),
+        ("jobs, all", "#result_list .pgjobs-task"),
+        ("job, ready", ".pgjobs-why li"),
+        ("history", "#content h1"),
+        ("system", ".pgjobs-scroll th, .pgjobs-scroll td:not(:has(code))"),
+    ],
 )
-def test_paths_of_tasks_break_between_words(
+def test_paths_of_tasks_and_names_break_between_words(
     installation: Installation,
     open_window: Callable[..., Any],
     name: str,
-    links: str,
+    places: str,
     dark: bool,
 ) -> None:
     window = open_window(width=NARROW, dark=dark)
     window.goto(installation.addresses[name])
-    ends = window.locator(links).evaluate_all(LINE_ENDS)
+    window.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
+    ends = window.locator(places).evaluate_all(LINE_ENDS)
     assert ends, "none is long: nothing is checked"
-    assert [end for end in ends if end[-1] not in "._ "] == []
+    assert [end for end in ends if re.search(r"[^\W_]\|\w", end)] == []
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_search_of_workflows_is_one_line(
+    installation: Installation, open_window: Callable[..., Any], language: str
+) -> None:
+    window = open_window(width=1280, language=language)
+    window.goto(installation.addresses["workflows"])
+    search = window.locator("form.pgjobs-search")
+    field, button = search.locator("input[name=q]"), search.locator("button")
+    assert button.bounding_box()["y"] < field.bounding_box()["y"] + field.bounding_box()["height"]
+    assert field.bounding_box()["width"] >= 100
 
 
 # How the background of a box moves with what is in it, and whether all rows let it through.

@@ -8,18 +8,13 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
-import psycopg
 import pytest
 
 from django_pgjobs import Task
 from django_pgjobs.queries.claims import ClaimedRow
-from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Outcome
-from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
 from tests.factories import count_jobs, make_jobs
@@ -61,21 +56,3 @@ def test_jobs_that_ended(drain: Start, task: Task, status: str) -> None:
     drain().end_threads()
     assert not left()
     assert count_jobs(status=status) == 100
-
-
-def divide_by_zero(cursor: Cursor) -> None:
-    cursor.execute("SELECT 1 / 0")
-
-
-@pytest.mark.parametrize("sound", [0, 1])
-def test_a_turn_that_the_server_refused(own: OwnConnection, sound: int) -> None:
-    turn = Turn(1)
-    for _ in range(2):
-        turn.add(divide_by_zero, lambda rows: None)
-    for _ in range(sound):
-        turn.add(lambda cursor: cursor.execute("SELECT 1"), lambda rows: None)
-    with suppress(psycopg.Error):
-        Sender("test:1").send(turn, own)
-    assert turn.was_apart
-    del turn
-    assert not left()

@@ -48,8 +48,4 @@ class Releases:
 
     def _leave(self, error: psycopg.Error) -> None:
         self._rest, self._is_asked = [], False
-        try:
-            raise error
-        finally:
-            # This frame is in its traceback: a circle.
-            del error
+        raise error

@@ -62,12 +62,8 @@ class Sender:
                     raise
                 self._complain("a part of a turn", error)
                 unsolved.append(error)
-        try:
-            if len(unsolved) == len(turn.parts):
-                raise unsolved[0]
-        finally:
-            # This frame is in their tracebacks: a circle.
-            unsolved.clear()
+        if len(unsolved) == len(turn.parts):
+            raise unsolved[0]
 
     def _send_part(self, part: Part, connection: OwnConnection) -> None:
         try:

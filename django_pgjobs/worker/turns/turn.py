@@ -20,11 +20,7 @@ Receive = Callable[[Rows], None]
 
 def give_up(error: psycopg.Error) -> None:
     """Raise the error: there is no way around the refused row."""
-    try:
-        raise error
-    finally:
-        # This frame is in its traceback: a circle.
-        del error
+    raise error
 
 
 @dataclass

@@ -29,7 +29,7 @@ from django_pgjobs.declaring.registry import (
     said_of,
 )
 from django_pgjobs.declaring.tasks import Task
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import routed_database, vendor_problem
 from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
 
 MODELS_NAMED = 3
@@ -221,18 +221,11 @@ def check_vendor(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Report a database of the jobs that is not PostgreSQL."""
-    alias = router.db_for_write(apps.get_model("pgjobs", "Job"))
-    vendor = connections[alias].vendor
-    if vendor == "postgresql":
+    problem = vendor_problem(routed_database())
+    if problem is None:
         return []
-    return [
-        Error(
-            f"the jobs are in the database {alias!r}, which is {vendor} and not PostgreSQL.",
-            hint="Set ENGINE to 'django.db.backends.postgresql', or route the app 'pgjobs' to a "
-            "PostgreSQL database.",
-            id="pgjobs.E003",
-        )
-    ]
+    fact, hint = problem
+    return [Error(fact, hint=hint, id="pgjobs.E003")]
 
 
 @register()
@@ -286,7 +279,7 @@ def check_router(
     """Warn where jobs and the project's data are in different databases."""
     if len(settings.DATABASES) < 2:
         return []
-    jobs = router.db_for_write(apps.get_model("pgjobs", "Job"))
+    jobs = routed_database()
     elsewhere = [
         model._meta.label
         for model in apps.get_models()
@@ -320,8 +313,8 @@ def check_rate_limits(
 
     Not of those that `migrate` will make: it runs this check first.
     """
-    alias = job_database()
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    alias = routed_database()
+    if alias not in (databases or ()) or vendor_problem(alias):
         return []
     return [
         _of_missing_rate(missing)

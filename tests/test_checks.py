@@ -18,6 +18,7 @@ from django.test import override_settings
 from django_pgjobs import checks
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TASKS_PACKAGE, task_backends
+from django_pgjobs.queries import database
 
 BACKEND = "django_pgjobs.backend.PgJobsBackend"
 
@@ -259,7 +260,7 @@ def test_checks_ask_nothing_of_the_database() -> None:
 
 def test_a_database_that_is_not_postgresql_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = SimpleNamespace(vendor="sqlite")
-    monkeypatch.setattr(checks, "connections", {"default": connection})
+    monkeypatch.setattr(database, "connections", {"default": connection})
     [message] = checks.check_vendor()
     assert message.id == "pgjobs.E003"
     assert "'default', which is sqlite and not PostgreSQL" in message.msg

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command, load_command_class
 from django.test import override_settings
 
-from django_pgjobs import checks
+from django_pgjobs.queries import database
 from tests import tasks
 
 
@@ -18,7 +18,7 @@ def test_a_database_that_is_not_postgresql_is_named(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command runs no checks, so it asks this one; else the statement would be blamed."""
-    monkeypatch.setattr(checks, "connections", {"default": SimpleNamespace(vendor="sqlite")})
+    monkeypatch.setattr(database, "connections", {"default": SimpleNamespace(vendor="sqlite")})
     with pytest.raises(CommandError) as caught:
         call_command("jobs", *words)
     assert caught.value.returncode == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from django.apps import apps
@@ -15,8 +16,15 @@ View = TypeVar("View", bound=Callable[..., Any])
 def job_database() -> str:
     """Return the alias of the database that the table of jobs lives in.
 
-    Raise ImproperlyConfigured in a project that lacks our app.
+    Raise ImproperlyConfigured in a project that lacks our app, and if that is not PostgreSQL.
     """
+    alias = routed_database()
+    _refuse_other_vendor(alias)
+    return alias
+
+
+def routed_database() -> str:
+    """Return what `job_database` does, whatever its vendor: what is no PostgreSQL has no jobs."""
     try:
         jobs = apps.get_model("pgjobs", "Job")
     except LookupError:
@@ -25,6 +33,26 @@ def job_database() -> str:
             "INSTALLED_APPS and run manage.py migrate."
         ) from None
     return router.db_for_write(jobs)
+
+
+def vendor_problem(alias: str) -> tuple[str, str] | None:
+    """Return (fact, remedy) if the jobs are routed to a database that is not PostgreSQL."""
+    vendor = connections[alias].vendor
+    if vendor == "postgresql":
+        return None
+    fact = f"the jobs are in the database {alias!r}, which is {vendor} and not PostgreSQL."
+    remedy = (
+        "Set ENGINE to 'django.db.backends.postgresql', or route the app 'pgjobs' to a "
+        "PostgreSQL database."
+    )
+    return fact, remedy
+
+
+# What is not refused is remembered: an enqueue asks several times.
+@cache
+def _refuse_other_vendor(alias: str) -> None:
+    if problem := vendor_problem(alias):
+        raise ImproperlyConfigured(" ".join(problem))
 
 
 def without_transaction(view: View) -> View:

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import translation
@@ -346,7 +347,11 @@ def check_flags(flags: dict[str, Any]) -> None:
 
 def worker_database(conf: Conf) -> str:
     """Return the alias whose parameters the worker's own connections use."""
-    database = conf.WORKER_DATABASE or job_database()
+    try:
+        of_jobs = job_database()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from error
+    database = conf.WORKER_DATABASE or of_jobs
     if connections[database].vendor != "postgresql":
         raise CommandError(
             f"expected the database {database!r} to be PostgreSQL, got "

@@ -115,7 +115,7 @@ def test_the_decorator_of_django_makes_our_task() -> None:
         ({"max_attempts": True}, "got True."),
         ({"max_attempts": "3"}, "got '3'."),
         ({"max_attempts": 2**31}, "expected max_attempts"),
-        ({"timeout": 0}, "expected timeout to be a number of seconds, more than 0, up to 1000"),
+        ({"timeout": 0}, "expected timeout to be a number of seconds or a timedelta, more than 0,"),
         ({"timeout": -1}, "got -1."),
         ({"timeout": float("nan")}, "got nan."),
         ({"timeout": float("inf")}, "got inf."),
@@ -124,7 +124,7 @@ def test_the_decorator_of_django_makes_our_task() -> None:
         ({"priority": True}, "expected priority to be a whole number, got True."),
         ({"concurrency_limit": 2**31}, "expected concurrency_limit from 1 to 2147483647"),
         ({"rate_limit": "a", "rate_cost": 2**31}, "expected rate_cost from 1 to 2147483647"),
-        ({"timeout": timedelta(seconds=5)}, "expected timeout to be a number of seconds, more"),
+        ({"timeout": timedelta(days=366_001)}, "more than 0, up to 1000 years, got 31622486400.0."),
         ({"backoff": "10"}, "expected backoff to be a list of seconds"),
         ({"backoff": []}, "expected backoff to list at least one delay"),
         ({"backoff": Exponential}, "expected backoff to be a list of seconds, Exponential(...)"),
@@ -196,7 +196,7 @@ def test_a_task_cannot_have_a_time_of_its_own() -> None:
 )
 @pytest.mark.parametrize("options", [{}, {"max_attempts": 5}])
 def test_what_no_worker_could_find_is_no_task(function: Any, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidTask, match="Task function must be defined at a module level"):
+    with pytest.raises(InvalidTask, match=r"at a module level|a module-level function"):
         task(**options)(function)
 
 

@@ -12,7 +12,7 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.options import is_path
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
 from django_pgjobs.declaring.signatures import check_signature
-from django_pgjobs.values.given import instant_or_delay
+from django_pgjobs.values.given import instant_or_delay, remedy_for_number
 from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import encode_value
 
@@ -30,8 +30,9 @@ def find_end_problems(task: Any) -> Iterator[str]:
         not isinstance(expires, datetime | timedelta)
         or (isinstance(expires, timedelta) and expires <= timedelta())
     ):
-        said = given_in_words(expires)
-        yield f"expected expires to be a datetime or a timedelta of more than 0, got {said}."
+        given = given_in_words(expires)
+        said = f"expected expires to be a datetime or a timedelta of more than 0, got {given}."
+        yield said + remedy_for_number(expires)
     elif expires is not None:
         try:
             instant_or_delay(expires, name="expires")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from django_pgjobs.declaring.keys import find_key_problems
+from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
+from django_pgjobs.values.payload import shorten
 
 ORDERINGS = ("block", "skip")
 CONFLICTS = ("return", "raise", "replace", "merge")
@@ -39,12 +42,36 @@ def is_duration(value: object) -> bool:
     return 0 < value <= LONGEST_WAIT
 
 
+def find_function_problems(function: Any) -> Iterator[str]:
+    """Yield what is wrong with what a task is made of."""
+    if inspect.isfunction(function):
+        return
+    if is_task(function):
+        path = function.module_path
+        yield (
+            f"expected a module-level function, got {path}, which is a task. Other options for "
+            f"it are {path}.using(...)."
+        )
+        return
+    said = f"expected a module-level function, got {shorten(repr(function))}."
+    is_option = not callable(function)
+    yield f"{said} Options have names, as in @task(queue_name='mail')." if is_option else said
+
+
+def find_flag_problems(task: Any) -> Iterator[str]:
+    """Yield which options of *task* are neither True nor False."""
+    for name in ("takes_context", "atomic", "resets_session", "schedulable"):
+        value = getattr(task, name)
+        if not isinstance(value, bool):
+            yield f"expected {name} to be True or False, got {value!r}."
+
+
 def find_timeout_problems(timeout: object) -> Iterator[str]:
     """Yield what is wrong with the *timeout* of a task."""
     if timeout is not None and not is_duration(timeout):
         yield (
-            "expected timeout to be a number of seconds, more than 0, up to 1000 years, got "
-            f"{timeout!r}."
+            "expected timeout to be a number of seconds or a timedelta, more than 0, up to 1000 "
+            f"years, got {timeout!r}."
         )
 
 

@@ -1,7 +1,7 @@
 """When to try again: attempt number -> seconds.
 
-*backoff* of a task is a list of seconds (the last one repeats), an `Exponential`, or a
-callable `(exception, task_result) -> seconds | timedelta | None`, where None means no more.
+*backoff* of a task is a list of seconds or timedeltas (the last one repeats), an `Exponential`, or
+a callable `(exception, task_result) -> seconds | timedelta | None`, where None means no more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django_pgjobs.exceptions import seconds_or_none
 
@@ -24,18 +24,22 @@ class Exponential:
 
     *jitter* is the part of the delay that is random, from 0 to 1: with 0.5 a delay of 8
     seconds becomes something between 4 and 8, so jobs that failed together come back apart.
+    *base* and *maximum* may be timedeltas, and are kept in seconds.
     """
 
-    base: float = 2.0
+    base: float | timedelta = 2.0
     factor: float = 2.0
-    maximum: float = 3600.0
+    maximum: float | timedelta = 3600.0
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
+        for name in ("base", "maximum"):
+            object.__setattr__(self, name, _in_seconds(getattr(self, name)))
         for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"expected {name} of Exponential to be a number, got {value!r}.")
-        if not (self.base >= 0 and self.factor >= 1 and self.maximum >= 0):
+        base, maximum = self._bounds()
+        if not (base >= 0 and self.factor >= 1 and maximum >= 0):
             raise ValueError(
                 "expected base and maximum of Exponential to be 0 or more and factor to be 1 "
                 f"or more, got {self!r}."
@@ -45,14 +49,23 @@ class Exponential:
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after failed attempt number *attempt* (from 1)."""
+        base, maximum = self._bounds()
         try:
-            full = min(self.base * self.factor ** (attempt - 1), self.maximum)
+            full = min(base * self.factor ** (attempt - 1), maximum)
         except OverflowError:
-            full = self.maximum if self.base else 0.0
+            full = maximum if base else 0.0
         return full * (1 - self.jitter * random.random())
 
+    def _bounds(self) -> tuple[float, float]:
+        return cast(float, self.base), cast(float, self.maximum)
 
-Backoff = Sequence[float] | Exponential | Callable[[BaseException, Any], float | timedelta | None]
+
+def _in_seconds(given: Any) -> Any:
+    return given.total_seconds() if isinstance(given, timedelta) else given
+
+
+Delay = float | timedelta
+Backoff = Sequence[Delay] | Exponential | Callable[[BaseException, Any], Delay | None]
 
 DEFAULT_BACKOFF = Exponential()
 
@@ -68,9 +81,10 @@ def check_backoff(backoff: object) -> None:
         )
     if not backoff:
         raise ValueError("expected backoff to list at least one delay in seconds, got [].")
-    for delay in backoff:
+    for given in backoff:
+        delay = _in_seconds(given)
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e10:
-            raise ValueError(f"expected delays of 0 seconds or more in backoff, got {delay!r}.")
+            raise ValueError(f"expected delays of 0 seconds or more in backoff, got {given!r}.")
 
 
 def delay_after(
@@ -89,5 +103,5 @@ def delay_after(
     elif callable(backoff):
         delay = seconds_or_none(backoff(error, make_result()), name="what backoff returned")
     else:
-        delay = float(backoff[min(attempt, len(backoff)) - 1])
+        delay = float(_in_seconds(backoff[min(attempt, len(backoff)) - 1]))
     return None if delay is None else min(delay, LONGEST_DELAY_SECONDS)

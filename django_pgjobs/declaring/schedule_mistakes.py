@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgjobs.occurrences.rule import LONGEST_EVERY, SHORTEST_EVERY
+from django_pgjobs.values.given import remedy_for_number
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.words import CONTROL
 
@@ -22,8 +23,7 @@ def find_mistakes(given: Mapping[str, Any]) -> Iterator[str]:
         isinstance(every, timedelta) and SHORTEST_EVERY <= every <= LONGEST_EVERY
     ):
         said = f"expected every to be a timedelta from 1 s to 10 years, got {every!r}."
-        is_number = isinstance(every, int | float) and not isinstance(every, bool)
-        yield f"{said} Write timedelta(seconds={every})." if is_number else said
+        yield said + remedy_for_number(every)
     if isinstance(cron, str):
         yield from _of_crontabs(cron.strip())
     for name in ("starts", "ends"):

@@ -26,6 +26,7 @@ from django_pgjobs.declaring.registry import (
 from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.occurrences.rule import Rule
+from django_pgjobs.values.given import remedy_for_number
 from django_pgjobs.values.payload import encode_value, is_storable
 
 LONGEST_JITTER = timedelta(days=1)
@@ -253,9 +254,11 @@ def find_problems(schedule: Any) -> Iterator[str]:
         yield f"expected max_runs to be a whole number from 1 to {MAX_RUNS}, got {count!r}."
     jitter, grace = schedule.jitter, schedule.grace
     if not isinstance(jitter, timedelta) or not timedelta() <= jitter <= LONGEST_JITTER:
-        yield f"expected jitter to be a timedelta up to a day, got {jitter!r}."
+        said = f"expected jitter to be a timedelta up to a day, got {jitter!r}."
+        yield said + remedy_for_number(jitter)
     if not isinstance(grace, timedelta) or grace < timedelta():
-        yield f"expected grace to be a timedelta of 0 or more, got {grace!r}."
+        said = f"expected grace to be a timedelta of 0 or more, got {grace!r}."
+        yield said + remedy_for_number(grace)
     yield from find_task_problems(schedule)
 
 

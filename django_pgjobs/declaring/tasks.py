@@ -23,7 +23,13 @@ from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
 from django_pgjobs.declaring.option_names import OF_JOBS, TaskNames, check_names
-from django_pgjobs.declaring.options import find_control_problems, find_timeout_problems, is_count
+from django_pgjobs.declaring.options import (
+    find_control_problems,
+    find_flag_problems,
+    find_function_problems,
+    find_timeout_problems,
+    is_count,
+)
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
@@ -49,7 +55,8 @@ class Task(TaskNames, AnyTask):
     `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`, and for one attempt where django.tasks'
     own `@task` declared it (`attempts_of`). *max_losses* is the number of worker deaths after
     which a job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: it is never run again after one); such
-    attempts do not count towards *max_attempts*. *timeout* is seconds per attempt.
+    attempts do not count towards *max_attempts*. *timeout* is seconds per attempt; a timedelta is
+    kept in seconds.
     *retry_on* lists the exceptions that are retried (default: any Exception), *discard_on*
     those that fail the job at once; *discard_on* wins. *atomic* runs the task and its
     completion in one transaction. *resets_session=False* promises that the task leaves nothing
@@ -119,14 +126,16 @@ class Task(TaskNames, AnyTask):
         if isinstance(self.tags, Iterable) and not isinstance(self.tags, str):
             set_field(self, "tags", tuple(self.tags))
         given = self.rate_limit
-        is_one = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+        is_one = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
         set_field(self, "rate_limit", () if given is None else (given,) if is_one else tuple(given))
+        if isinstance(self.timeout, timedelta):
+            set_field(self, "timeout", self.timeout.total_seconds())
         if self.concurrency_limit is not None and self.concurrency_key is None:
             set_field(self, "concurrency_key", "task:{task}")
         if self.after != ():
-            set_field(self, "after", _ids_of_predecessors(self))
+            set_field(self, "after", _converted(self, "after", job_ids_of))
         if self.subject is not None:
-            set_field(self, "subject", _subject_of(self))
+            set_field(self, "subject", _converted(self, "subject", subject_of))
         check_options(self)
         AnyTask.__post_init__(self)
 
@@ -138,7 +147,7 @@ class Task(TaskNames, AnyTask):
         run_after: datetime | timedelta | None = None,
         backend: str | None = None,
         max_attempts: int | None = None,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         correlation_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -245,30 +254,26 @@ def declares_control(task: AnyTask) -> bool:
     )
 
 
-def _ids_of_predecessors(task: Task) -> tuple[int, ...]:
+def _converted(task: Task, option: str, convert: Callable[[Any], Any]) -> Any:
     try:
-        return job_ids_of(task.after)
-    except ValueError as error:
-        name = getattr(task.func, "__qualname__", repr(task.func))
-        raise InvalidTask(f"@task {name} option after: {error}") from None
-
-
-def _subject_of(task: Task) -> Subject:
-    try:
-        return subject_of(task.subject)
+        return convert(getattr(task, option))
     except (TypeError, ValueError) as error:
-        name = getattr(task.func, "__qualname__", repr(task.func))
-        raise InvalidTask(f"@task {name} option subject: {error}") from None
+        raise _refusal(task, f"option {option}: {error}") from None
 
 
 def check_options(task: Task) -> None:
     """Raise InvalidTask, saying what was expected and given, if an option is wrong."""
     for problem in _find_problems(task):
-        name = getattr(task.func, "__qualname__", repr(task.func))
-        raise InvalidTask(f"@task {name} {problem}")
+        raise _refusal(task, problem)
+
+
+def _refusal(task: Task, said: str) -> InvalidTask:
+    name = getattr(task.func, "__qualname__", "")
+    return InvalidTask(" ".join(filter(None, ("@task", name, said))))
 
 
 def _find_problems(task: Task) -> Iterable[str]:
+    yield from find_function_problems(task.func)
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
     yield from find_remote_problems(task)
@@ -317,10 +322,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
     except (TypeError, ValueError) as error:
         yield str(error)
     yield from _find_exception_problems(task)
-    if not isinstance(task.schedulable, bool):
-        yield f"expected schedulable to be True or False, got {task.schedulable!r}."
-    if not isinstance(task.resets_session, bool):
-        yield f"expected resets_session to be True or False, got {task.resets_session!r}."
+    yield from find_flag_problems(task)
     if task.atomic and is_async(task):
         yield "expected a plain function for atomic=True: Django has no async transactions."
 
@@ -345,7 +347,7 @@ def task(
     takes_context: bool = False,
     max_attempts: int | None = None,
     backoff: Backoff = DEFAULT_BACKOFF,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
     retry_on: type[BaseException] | Iterable[type[BaseException]] = (Exception,),
     discard_on: type[BaseException] | Iterable[type[BaseException]] = (),
     atomic: bool = False,

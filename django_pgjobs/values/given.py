@@ -24,7 +24,8 @@ def instant_or_delay(
     if moment is None:
         return None, None
     if not isinstance(moment, datetime | timedelta):
-        raise TypeError(f"expected {name} to be a datetime or a timedelta, got {moment!r}.")
+        said = f"expected {name} to be a datetime or a timedelta, got {moment!r}."
+        raise TypeError(said + remedy_for_number(moment))
     if isinstance(moment, timedelta):
         if moment > LONGEST_DELAY:
             raise ValueError(
@@ -40,6 +41,12 @@ def instant_or_delay(
         first, last = BOUNDS_OF_TIMES
         raise ValueError(f"expected {name} from {first} to {last}, got {given_in_words(moment)}.")
     return in_utc(instant), None
+
+
+def remedy_for_number(given: object) -> str:
+    """Return how to write a number of seconds as a length of time, "" for what is no number."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return f" Write timedelta(seconds={given})." if is_number else ""
 
 
 def flag(value: bool, *, name: str) -> bool:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Never,
+    NoReturn,
+    ParamSpec,
+    TypedDict,
+    Unpack,
+)
 
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
@@ -26,8 +36,43 @@ from django_pgjobs.workflows.blocks import Block, Policy, batch_model, rows
 if TYPE_CHECKING:
     from django_pgjobs.models import Batch
 
+P = ParamSpec("P")
+
 # What the bound of the column allows.
 MAX_KEY_BYTES = 512
+
+
+class Opening(AbstractContextManager["Batch"]):
+    """What `workflow` returns: its block has the batch."""
+
+    def __init__(self, block: AbstractContextManager[Batch]) -> None:
+        self._block = block
+
+    def __enter__(self) -> Batch:
+        return self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._block.__exit__(*error)
+
+    if not TYPE_CHECKING:  # else every name would pass a type checker
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"workflow() has no {name!r} before its block. Write `with workflow(...) as "
+                f"flow:`, and flow.{name} in the block."
+            )
+
+
+def _opens(function: Callable[P, Iterator[Batch]]) -> Callable[P, AbstractContextManager[Batch]]:
+    block = contextmanager(function)
+
+    @wraps(function)
+    def opening(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Batch]:
+        return Opening(block(*args, **kwargs))
+
+    return opening
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -41,7 +86,7 @@ class WorkflowOptions(TypedDict, total=False):
 
 
 @has_async_twin
-@contextmanager
+@_opens
 def workflow(
     name: str,
     *,
@@ -139,7 +184,7 @@ def chain(*calls: Call, name: str = "chain") -> Batch:
 @has_async_twin
 def group(
     calls: Iterable[Call],
-    *,
+    *others: Never,
     name: str = "group",
     then: Call | None = None,
     gather: Call | None = None,
@@ -148,7 +193,7 @@ def group(
 
     Neither is run if one of the calls fails. Raise TypeError for a call that is in no list.
     """
-    given = _list_of(calls)
+    given = _list_of(calls, *others)
     with workflow(name) as flow:
         flow.add(*given)
         if gather is not None:
@@ -185,21 +230,20 @@ async def achain(*calls: Call, name: str = "chain") -> Batch:
 
 async def agroup(
     calls: Iterable[Call],
-    *,
+    *others: Never,
     name: str = "group",
     then: Call | None = None,
     gather: Call | None = None,
 ) -> Batch:
     """See `group`."""
     open_group = sync_to_async(group, thread_sensitive=True)
-    return await open_group(_list_of(calls), name=name, then=then, gather=gather)
+    return await open_group(_list_of(calls, *others), name=name, then=then, gather=gather)
 
 
-def _list_of(calls: object) -> list[Any]:
-    if not isinstance(calls, Iterable):
-        raise TypeError(
-            f"expected a list of calls, as in group([push.s(17)]), got {reprlib.repr(calls)}."
-        )
+def _list_of(calls: object, *others: object) -> list[Any]:
+    if others or not isinstance(calls, Iterable):
+        got = f"{1 + len(others)} arguments" if others else reprlib.repr(calls)
+        raise TypeError(f"expected a list of calls, as in group([push.s(17)]), got {got}.")
     return list(calls)
 
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
-from django_pgjobs import Exponential, Task, task
+from django_pgjobs import (
+    Exponential,
+    Task,
+    agroup,
+    chain,
+    group,
+    task,
+    workflow,
+)
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.retries import delay_after
+from django_pgjobs.models import Batch
 from tests.tasks import add
 
 declare: Any = task
@@ -103,3 +114,75 @@ def test_delays_may_be_timedeltas() -> None:
 def test_a_factor_is_no_length_of_time() -> None:
     with pytest.raises(TypeError, match="expected factor of Exponential to be a number, got "):
         Exponential(factor=timedelta(1))  # type: ignore[arg-type]
+
+
+# What is called
+
+
+@pytest.mark.parametrize("name", ["add", "add_many", "each", "then", "seal", "pk"])
+def test_a_workflow_has_no_batch_before_its_block(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(workflow("sums"), name)
+    assert str(caught.value) == (
+        f"workflow() has no {name!r} before its block. Write `with workflow(...) as flow:`, and "
+        f"flow.{name} in the block."
+    )
+
+
+def test_what_python_itself_asks_of_a_workflow_is_not_there() -> None:
+    assert not hasattr(workflow("sums"), "__len__")
+    copy.copy(workflow("sums"))
+
+
+def bad(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
+    """Return what a call is refused with, that no type checker would pass."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call(*args, **kwargs)
+    return str(caught.value)
+
+
+def test_a_group_takes_one_list() -> None:
+    said = "expected a list of calls, as in group([push.s(17)]), got 2 arguments."
+    assert bad(group, add.s(1, 2), add.s(3, 4)) == said
+    assert bad(async_to_sync(agroup), add.s(1, 2), add.s(3, 4)) == said
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("calls", [[add.s(1, 2)], (add.s(1, 2),)], ids=["list", "tuple"])
+def test_a_chain_takes_no_list(calls: Any) -> None:
+    said = bad(chain, calls)
+    assert said.startswith("expected a call such as push.s(17), got ")
+    assert said.endswith(". Give the calls of a list with a star: *calls.")
+    with workflow("sums") as sums:
+        assert bad(sums.add, calls) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("enqueue", "task.enqueue(...) with the arguments, or group([call])"),
+        ("delay", "task.enqueue(...) with the arguments, or group([call])"),
+        ("apply_async", "task.enqueue(...) with the arguments, or group([call])"),
+        ("using", "task.using(...).s(...)"),
+        ("set", "task.using(...).s(...)"),
+    ],
+)
+def test_a_call_says_how_it_is_enqueued(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(add.s(1, 2), name)
+    assert str(caught.value) == f"'Call' object has no attribute {name!r}. Write {ours}."
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("delay", "chain(...) or group(...) alone, which enqueue it"),
+        ("apply_async", "chain(...) or group(...) alone, which enqueue it"),
+        ("get", ".wait(timeout).results()"),
+        ("ready", ".explain().is_complete"),
+    ],
+)
+def test_a_batch_says_what_it_calls_a_method_of_others(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(Batch(), name)
+    assert str(caught.value) == f"'Batch' object has no attribute {name!r}. Write {ours}."

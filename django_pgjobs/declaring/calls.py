@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.option_names import CallNames
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(CallNames):
     """What a batch is given: a task, with its options, and arguments.
 
     Whether these are complete depends on where it is placed: a call that follows results gets each

@@ -37,8 +37,8 @@ SYNONYMS = {
     "throws": "discard_on",
     "time_limit": "timeout",
 }
-# What other libraries call what we write so, of a task and of a result. No name of django.tasks
-# may be among them.
+# What other libraries call what we write so, of a task, a result, a call and a batch. No name of
+# django.tasks may be among them.
 OF_TASKS = {
     "apply": ".call(...)",
     "apply_async": ".using(...).enqueue(...)",
@@ -59,6 +59,22 @@ OF_RESULTS = {
     "revoke": "cancel(result)",
     "state": ".status",
     "task_id": ".id",
+}
+
+ENQUEUED_BY = "task.enqueue(...) with the arguments, or group([call])"
+OF_CALLS = {
+    "apply_async": ENQUEUED_BY,
+    "delay": ENQUEUED_BY,
+    "enqueue": ENQUEUED_BY,
+    "set": "task.using(...).s(...)",
+    "using": "task.using(...).s(...)",
+}
+OPENED_BY = "chain(...) or group(...) alone, which enqueue it"
+OF_BATCHES = {
+    "apply_async": OPENED_BY,
+    "delay": OPENED_BY,
+    "get": ".wait(timeout).results()",
+    "ready": ".explain().is_complete",
 }
 
 
@@ -82,6 +98,26 @@ class ResultNames:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise _no_attribute(self, name, OF_RESULTS)
+
+
+class CallNames:
+    """A call, which says how it is enqueued."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise _no_attribute(self, name, OF_CALLS)
+
+
+class BatchNames:
+    """A batch, which says what it calls a method of others."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise _no_attribute(self, name, OF_BATCHES)
 
 
 def _no_attribute(holder: object, name: str, known: dict[str, str]) -> AttributeError:

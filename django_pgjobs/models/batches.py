@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.keys import Key
+from django_pgjobs.declaring.option_names import BatchNames
 from django_pgjobs.enqueueing.columns import Item
 from django_pgjobs.models.batch_async import AsyncBatch
 from django_pgjobs.models.batch_fields import BatchFields
@@ -46,7 +47,7 @@ class BatchQuerySet(models.QuerySet["Batch"]):
     delete.queryset_only = True  # type: ignore[attr-defined]
 
 
-class Batch(AsyncBatch, BatchFields):
+class Batch(BatchNames, AsyncBatch, BatchFields):
     """Jobs that are finished together, and what follows them."""
 
     objects: ClassVar[models.Manager[Batch]] = BatchQuerySet.as_manager()

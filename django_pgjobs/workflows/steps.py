@@ -37,7 +37,9 @@ def check_call(call: object) -> Call:
     if isinstance(call, BaseTask):
         name = call.name
         raise TypeError(f"expected a call such as {name}.s(...), got the task {name} itself.")
-    raise TypeError(f"expected a call such as push.s(17), got {reprlib.repr(call)}.")
+    said = f"expected a call such as push.s(17), got {reprlib.repr(call)}."
+    is_list = isinstance(call, list | tuple)
+    raise TypeError(f"{said} Give the calls of a list with a star: *calls." if is_list else said)
 
 
 def check_task(task: object) -> AnyTask:

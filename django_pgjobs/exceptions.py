@@ -123,6 +123,8 @@ class Retry(JobSteering):
     """
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
+        if isinstance(reason, Real | Decimal | timedelta):
+            raise TypeError(f"expected reason to be text, got {reason!r}. Write Retry(after=...).")
         super().__init__(reason)
         self.after = seconds_or_none(after, name="after")
 

@@ -93,7 +93,7 @@ def test_a_pause_may_have_an_end(end: Any) -> None:
         ({}, "expected one of queue=, task= and key=, got none"),
         ({"queue": "mail", "key": "shop:1"}, "got queue, key"),
         ({"queue": 17}, "expected queue= to be text, got 17"),
-        ({"task": len}, "expected task= to be text"),
+        ({"task": len}, "expected task= to be a task or its path"),
         ({"queue": "mail", "until": 60}, "expected until to be a datetime or a timedelta, got 60"),
         ({"queue": "mail", "reason": None}, "expected reason= to be text"),
         ({"queue": "mail", "by": 17}, "expected by= to be text"),

@@ -12,11 +12,16 @@ from asgiref.sync import async_to_sync
 
 from django_pgjobs import (
     Exponential,
+    Retry,
     Task,
+    acquire,
     agroup,
     chain,
     group,
+    pause,
+    resume,
     task,
+    try_acquire,
     workflow,
 )
 from django_pgjobs.compat import InvalidTask
@@ -141,6 +146,20 @@ def bad(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(("function", "name"), [(pause, "pause"), (resume, "resume")])
+def test_what_is_paused_is_named(function: Callable[..., object], name: str) -> None:
+    assert bad(function, "mail") == (
+        f"{name}() takes what to {name} by name, got 'mail'. Write {name}(queue='mail'), or "
+        "task= or key=."
+    )
+    assert f"Write {name}(task=tests.tasks.add), or queue= or key=." in bad(function, add)
+
+
+@pytest.mark.parametrize("given", [plain, 5, add.s(1, 2)], ids=str)
+def test_a_task_to_pause_is_a_task_or_its_path(given: Any) -> None:
+    assert "expected task= to be a task or its path, got " in bad(pause, task=given)
+
+
 def test_a_group_takes_one_list() -> None:
     said = "expected a list of calls, as in group([push.s(17)]), got 2 arguments."
     assert bad(group, add.s(1, 2), add.s(3, 4)) == said
@@ -186,3 +205,57 @@ def test_a_batch_says_what_it_calls_a_method_of_others(name: str, ours: str) -> 
     with pytest.raises(AttributeError) as caught:
         getattr(Batch(), name)
     assert str(caught.value) == f"'Batch' object has no attribute {name!r}. Write {ours}."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("option", ["priority", "run_after", "queue_name", "countdown", "queue"])
+def test_an_option_is_no_argument(option: str) -> None:
+    ours = {"countdown": "run_after", "queue": "queue_name"}.get(option, option)
+    said = f"Give options before, by .using({ours}=...)."
+    assert bad(add.enqueue, 1, 2, **{option: 5}).endswith(said)
+    assert bad(add.enqueue_many, [{"a": 1, "b": 2, option: 5}]).endswith(said)
+    assert bad(add.enqueue, 1, **{option: 5}).endswith(f"It takes no {option!r}. {said}")
+
+
+def test_a_misspelt_argument_is_no_option() -> None:
+    assert "using" not in bad(add.enqueue, 1, c=2)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("given", [5, None, add.s(1, 2), {"a": 1, "b": 2}, "text"], ids=str)
+def test_many_arguments_are_a_list(given: Any) -> None:
+    said = "expected a list of dicts or tuples, one for each job, got "
+    assert said in bad(add.enqueue_many, given)
+    with workflow("sums") as sums:
+        assert said in bad(sums.add_many, add, given)
+
+
+@pytest.mark.parametrize("given", [5, None, b"shopify"])
+def test_a_rate_limit_has_a_key(given: Any) -> None:
+    said = f"expected a key such as 'shopify:17' or several, got {given!r}."
+    assert bad(acquire, given) == bad(try_acquire, given) == said
+
+
+@pytest.mark.parametrize("given", [5, 2.5, timedelta(minutes=1)])
+def test_the_reason_of_a_retry_is_no_delay(given: Any) -> None:
+    assert (
+        bad(Retry, given) == f"expected reason to be text, got {given!r}. Write Retry(after=...)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (lambda: "x", "got an unexpected keyword argument 'a'"),
+        (lambda a: a, "got an unexpected keyword argument 'b'"),
+        (lambda a, b, c: c, "missing a required argument: 'c'"),
+    ],
+)
+def test_a_key_function_takes_all_arguments(key: Any, problem: str) -> None:
+    assert bad(add.using(unique_key=key).enqueue, 1, 2) == (
+        f"unique_key is called with all arguments by name, (a=..., b=...): {problem}."
+    )
+
+
+def test_an_error_inside_a_key_function_is_its_own() -> None:
+    assert "unique_key" not in bad(add.using(unique_key=lambda a, b: a + "x").enqueue, 1, 2)

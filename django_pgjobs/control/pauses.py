@@ -8,7 +8,7 @@ jobs that have not begun; running jobs go on.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Never
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -29,7 +29,7 @@ MAX_REASON = 500
 
 @has_async_twin
 def pause(
-    *,
+    *unnamed: Never,
     queue: str | None = None,
     task: Any = None,
     key: str | None = None,
@@ -48,7 +48,7 @@ def pause(
     target, for a name that is not one line of a name's length, for a *reason* or *by* of more
     than 500 characters, and for an end that is over.
     """
-    kind, name = _target("pause", queue, task, key)
+    kind, name = _target("pause", unnamed, queue, task, key)
     for argument, text in (("reason", reason), ("by", by)):
         _check_text(argument, text)
         if len(text) > MAX_REASON:
@@ -66,13 +66,15 @@ def pause(
 
 
 @has_async_twin
-def resume(*, queue: str | None = None, task: Any = None, key: str | None = None) -> bool:
+def resume(
+    *unnamed: Never, queue: str | None = None, task: Any = None, key: str | None = None
+) -> bool:
     """End the pause of a queue, a task, or a concurrency key, named exactly as in `pause`.
 
     Return False if there was no such pause, or it had ended. Runs in the caller's transaction:
     idle workers look for jobs at its commit.
     """
-    kind, name = _target("resume", queue, task, key)
+    kind, name = _target("resume", unnamed, queue, task, key)
     with connections[job_database()].cursor() as cursor:
         changed = control.resume_jobs(cursor, kind, name)
         if changed:
@@ -84,8 +86,12 @@ apause = sync_to_async(pause, thread_sensitive=True)
 aresume = sync_to_async(resume, thread_sensitive=True)
 
 
-def _target(function: str, queue: str | None, task: Any, key: str | None) -> tuple[PauseKind, str]:
+def _target(
+    function: str, unnamed: tuple[Any, ...], queue: str | None, task: Any, key: str | None
+) -> tuple[PauseKind, str]:
     """Return what was named; raise TypeError or ValueError if that is not exactly one thing."""
+    if unnamed:
+        raise _unnamed(function, unnamed[0])
     given = {PauseKind.QUEUE: queue, PauseKind.TASK: task, PauseKind.KEY: key}
     named = [(kind, value) for kind, value in given.items() if value is not None]
     if len(named) != 1:
@@ -93,7 +99,7 @@ def _target(function: str, queue: str | None, task: Any, key: str | None) -> tup
         raise TypeError(f"{function}() expected one of queue=, task= and key=, got {said}.")
     [(kind, value)] = named
     name = getattr(value, "module_path", value) if kind is PauseKind.TASK else value
-    _check_text(kind.value, name)
+    _check_text(kind.value, name, "a task or its path" if kind is PauseKind.TASK else "text")
     most = MAX_QUEUE_NAME if kind is PauseKind.QUEUE else MAX_KEY_BYTES
     if not 1 <= len(name.encode()) <= most or "\n" in name or "\r" in name:
         raise ValueError(
@@ -108,9 +114,19 @@ def _target(function: str, queue: str | None, task: Any, key: str | None) -> tup
     return kind, name
 
 
-def _check_text(name: str, value: object) -> None:
+def _unnamed(function: str, value: object) -> TypeError:
+    path = getattr(value, "module_path", None)
+    shown, kind = (shorten(repr(value)), "queue") if path is None else (path, "task")
+    others = " or ".join(f"{each.value}=" for each in PauseKind if each.value != kind)
+    return TypeError(
+        f"{function}() takes what to {function} by name, got {shown}. Write "
+        f"{function}({kind}={shown}), or {others}."
+    )
+
+
+def _check_text(name: str, value: object, expected: str = "text") -> None:
     if not isinstance(value, str):
-        raise TypeError(f"expected {name}= to be text, got {shorten(repr(value))}.")
+        raise TypeError(f"expected {name}= to be {expected}, got {shorten(repr(value))}.")
     if not is_storable(value):
         raise ValueError(
             f"expected {name}= without NUL and unpaired surrogates, got {shorten(repr(value))}."

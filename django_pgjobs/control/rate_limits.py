@@ -16,7 +16,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -149,7 +149,8 @@ def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.RateA
 
 
 def _check_keys(keys: str | Sequence[str]) -> list[str]:
-    wanted = [keys] if isinstance(keys, str) else list(keys)
+    is_one = isinstance(keys, str | bytes) or not isinstance(keys, Iterable)
+    wanted: list[Any] = [keys] if is_one else list(keys)
     for key in wanted:
         if not isinstance(key, str):
             raise TypeError(f"expected a key such as 'shopify:17' or several, got {key!r}.")

@@ -10,6 +10,7 @@ for arguments whose names PGJOBS["REDACT"] calls secret. All else stays readable
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
@@ -79,7 +80,10 @@ def render_key(option: str, key: Key, task_path: str, arguments: Mapping[str, An
     """
     if callable(key) and NAMELESS in arguments:
         raise _nameless(option, "its arguments")
-    value = key(**arguments) if callable(key) else _fill(option, key, task_path, arguments)
+    if callable(key):
+        value = _call(option, key, arguments)
+    else:
+        value = _fill(option, key, task_path, arguments)
     if value is None:
         return None
     if not isinstance(value, str):
@@ -92,6 +96,30 @@ def render_key(option: str, key: Key, task_path: str, arguments: Mapping[str, An
             f"{value[:80]!r}..."
         )
     return value
+
+
+def _call(option: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        problem = _misfit(function, arguments)
+        if not problem:
+            raise
+        names = ", ".join(f"{name}=..." for name in arguments)
+        raise TypeError(
+            f"{option} is called with all arguments by name, ({names}): {problem}."
+        ) from error
+
+
+def _misfit(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
+    """Return why a function cannot be called so, "" if it can or nobody knows."""
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        return str(error)
+    except ValueError:  # one of a C extension says nothing
+        pass
+    return ""
 
 
 def _fill(option: str, template: str, task_path: str, arguments: Mapping[str, Any]) -> str:

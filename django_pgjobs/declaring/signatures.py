@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.option_names import SYNONYMS
 
 Parameter = inspect.Parameter
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -222,14 +223,21 @@ def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None
     except TypeError as error:
         raise TypeError(
             f"{task.module_path}{signature.text} cannot be called with the arguments given: "
-            f"{error}.{_misnamed(signature, kwargs, str(error))}"
+            f"{error}.{_misnamed(task, signature, kwargs, str(error))}"
         ) from None
 
 
-def _misnamed(signature: Signature, kwargs: Mapping[str, Any], said: str) -> str:
-    """Return which keyword fits no parameter, if *said* names only the one that is missing."""
+def _misnamed(task: AnyTask, signature: Signature, kwargs: Mapping[str, Any], said: str) -> str:
+    """Return which keyword fits no parameter, if *said* names only the one that is missing.
+
+    If it is an option, also where it is given.
+    """
     odd = sorted(set(kwargs) - signature.names) if signature.is_simple else []
-    return f" It takes no {odd[0]!r}." if odd and repr(odd[0]) not in said else ""
+    remedy = f" It takes no {odd[0]!r}." if odd and repr(odd[0]) not in said else ""
+    options = inspect.signature(task.using).parameters
+    ours = [SYNONYMS.get(name, name) for name in odd]
+    given = [name for name in ours if name in options]
+    return remedy + (f" Give options before, by .using({given[0]}=...)." if given else "")
 
 
 def named_arguments(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,11 @@ def as_stored(value: Any, text: str) -> Any:
 
 
 def batches(arguments: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield lists of as many items as one INSERT takes."""
+    """Yield lists of as many items as one INSERT takes; raise TypeError if there are none."""
+    if isinstance(arguments, str | Mapping) or not isinstance(arguments, Iterable):
+        raise TypeError(
+            f"expected a list of dicts or tuples, one for each job, got {arguments!r:.80}."
+        )
     remaining = iter(arguments)
     while batch := list(islice(remaining, ROWS_PER_INSERT)):
         yield batch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ from django_pgjobs import (
     Task,
     acquire,
     agroup,
+    cancel,
     chain,
     group,
     pause,
+    requeue,
+    reschedule,
     resume,
     task,
     try_acquire,
@@ -26,11 +30,15 @@ from django_pgjobs import (
 )
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.retries import delay_after
-from django_pgjobs.models import Batch
+from django_pgjobs.models import Batch, Job
+from django_pgjobs.schedules.control import backfill, pause_schedule, resume_schedule, run_now
+from django_pgjobs.schedules.skipping import skip_next, unskip
+from tests.models import Effect
 from tests.tasks import add
 
 declare: Any = task
 ADD = "tests.tasks.add"
+NAIVE = datetime(2031, 1, 1)  # noqa: DTZ001
 
 
 def plain(shop_id: int = 1, product_id: int = 2) -> None:
@@ -259,3 +267,45 @@ def test_a_key_function_takes_all_arguments(key: Any, problem: str) -> None:
 
 def test_an_error_inside_a_key_function_is_its_own() -> None:
     assert "unique_key" not in bad(add.using(unique_key=lambda a, b: a + "x").enqueue, 1, 2)
+
+
+OTHERS: dict[str, Callable[[], object]] = {
+    "batch": lambda: Batch(pk=5, name="sums"),
+    "row": lambda: Effect(pk=5),
+    "task": lambda: add,
+    "queryset": Job.objects.none,
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("function", [cancel, requeue, partial(reschedule, run_after=None)])
+def test_what_is_no_job_is_not_taken_for_one(kind: str, function: Callable[..., object]) -> None:
+    """Though it has an id: that of another row."""
+    said = bad(function, OTHERS[kind]())
+    assert said.startswith("expected a job, its id or its TaskResult, got ")
+    assert len(said) < 250
+
+
+def test_a_batch_is_no_predecessor() -> None:
+    with pytest.raises(InvalidTask, match=r"A batch has methods of its own, .+ then"):
+        add.using(after=Batch(pk=5))
+    with pytest.raises(InvalidTask, match="expected a job, its id or its TaskResult, got <Effect"):
+        add.using(after=[Effect(pk=5)])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("function", [run_now, pause_schedule, resume_schedule, skip_next, unskip])
+@pytest.mark.parametrize("given", [add, 5, None])
+def test_a_schedule_is_named(function: Callable[..., object], given: Any) -> None:
+    said = bad(function, given)
+    assert said.startswith("expected the name of a schedule, got ")
+    assert said.endswith(". Without name= it is the path of the task, as text.")
+
+
+@pytest.mark.parametrize(("given", "error"), [(5, TypeError), (NAIVE, ValueError)])
+def test_a_backfill_is_between_two_instants(given: Any, error: type[Exception]) -> None:
+    now = datetime.now(UTC)
+    with pytest.raises(error, match=r"backfill.. expected a begin.* with a time zone, got "):
+        backfill("nightly", given, now)
+    with pytest.raises(error, match=r"backfill.. expected an end.* with a time zone, got "):
+        backfill("nightly", now, given)

@@ -29,6 +29,8 @@ from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
 from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.given import check_instant
+from django_pgjobs.values.payload import shorten
 
 # Of one backfill, and of one of its transactions.
 MAX_BACKFILL = 1_000
@@ -178,6 +180,8 @@ def occurrences_to_backfill(name: str, begin: datetime, end: datetime) -> list[d
 
 def _in_range(name: str, begin: datetime, end: datetime) -> list[datetime]:
     """Return all occurrences of a range, whatever their outcome."""
+    check_instant("backfill() expected a begin", begin)
+    check_instant("backfill() expected an end", end)
     if begin > end:
         raise ValueError(f"expected the begin before the end, got {begin} and {end}.")
     if end > _now():
@@ -290,6 +294,11 @@ def _now() -> datetime:
 
 
 def _rows(name: str) -> Any:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"expected the name of a schedule, got {shorten(repr(name))}. Without name= it is the "
+            "path of the task, as text."
+        )
     return Schedule._default_manager.using(job_database()).filter(name=name)
 
 

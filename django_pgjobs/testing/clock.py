@@ -36,6 +36,7 @@ from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
+from django_pgjobs.values.given import check_instant
 
 # The times of a job that waits.
 MOVED = ("enqueued_at", "run_after", "due_at", "ready_at", "expires_at")
@@ -68,7 +69,7 @@ class Clock:
     @async_unsafe("Clock.advance() cannot be called in an async test. Use sync_to_async().")
     def advance_to(self, until: datetime) -> int:
         """Do as `advance`, up to an instant."""
-        _check_instant("advance_to() expected an instant", until)
+        check_instant("advance_to() expected an instant", until)
         if until < self.now:
             raise ValueError(f"expected a time from {self.now} on, got {until}: no way back.")
         try:
@@ -167,7 +168,7 @@ def simulated_time(
     TypeError for what are no names, ImportError if a tasks.py cannot be imported.
     """
     if begin is not None:
-        _check_instant("simulated_time() expected a begin", begin)
+        check_instant("simulated_time() expected a begin", begin)
     discover_or_raise()
     sync_schedules()
     anew = Cast(Value("-infinity"), DateTimeField())
@@ -196,14 +197,6 @@ def _forget_occurrences(begin: datetime, names: Collection[str]) -> None:
     made = Occurrence.objects.filter(schedule__in=names, scheduled_for__gte=begin)
     by_hand = Q(outcome=OccurrenceOutcome.SKIPPED, note__startswith="skipped by ")
     made.exclude(by_hand).delete()
-
-
-def _check_instant(expected: str, given: object) -> None:
-    """Raise TypeError or ValueError unless this is an aware datetime."""
-    if not isinstance(given, datetime):
-        raise TypeError(f"{expected}, a datetime with a time zone, got {given!r}.")
-    if given.tzinfo is None:
-        raise ValueError(f"{expected} with a time zone, got {given!r}.")
 
 
 def _check_names(given: Collection[str], known: Collection[str]) -> None:

@@ -43,6 +43,14 @@ def instant_or_delay(
     return in_utc(instant), None
 
 
+def check_instant(expected: str, given: object) -> None:
+    """Raise TypeError or ValueError, which begins with *expected*, unless this has a time zone."""
+    if not isinstance(given, datetime):
+        raise TypeError(f"{expected}, a datetime with a time zone, got {given!r}.")
+    if given.tzinfo is None:
+        raise ValueError(f"{expected} with a time zone, got {given!r}.")
+
+
 def remedy_for_number(given: object) -> str:
     """Return how to write a number of seconds as a length of time, "" for what is no number."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)

@@ -128,9 +128,13 @@ class CurrentJob:
         """Report that *done* of *total* is done, in any unit; *total* None: nobody knows.
 
         The newest report is stored about once a second, outside the task's transaction. Of a
-        *message* of more than 500 characters the middle is left out. Raise ValueError for a number
-        that is not finite.
+        *message* of more than 500 characters the middle is left out. Raise TypeError for what is no
+        int or float, and ValueError for one that is not finite.
         """
+        if not isinstance(done, int | float):
+            raise TypeError(f"expected done to be a number, got {done!r}.")
+        if not isinstance(total, int | float | None):
+            raise TypeError(f"expected total to be a number or None, got {total!r}.")
         report = {"done": done, "total": total, "message": scrub(str(message), 500)}
         text = json.dumps(report, allow_nan=False)
         running = self._running

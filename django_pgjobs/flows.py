@@ -211,6 +211,9 @@ async def aworkflow(
     *fill* is called with it inside the block, in a thread, because a transaction is open there. It
     is a plain function that calls `add`, `each` and so on.
     """
+    if not callable(fill):
+        said = f"expected fill to be a plain function that takes the batch, got {fill!r:.80}."
+        raise TypeError(said)
 
     def open_and_fill() -> Batch:
         with workflow(name, **options) as flow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_pgjobs import (
+    CurrentJob,
     Exponential,
     Retry,
     Task,
     acquire,
     agroup,
+    aworkflow,
     cancel,
     chain,
     group,
@@ -30,11 +33,13 @@ from django_pgjobs import (
 )
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.retries import delay_after
+from django_pgjobs.http.signatures import sign, verify
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.schedules.control import backfill, pause_schedule, resume_schedule, run_now
 from django_pgjobs.schedules.skipping import skip_next, unskip
 from tests.models import Effect
 from tests.tasks import add
+from tests.worker.support import make_attempt_of
 
 declare: Any = task
 ADD = "tests.tasks.add"
@@ -309,3 +314,36 @@ def test_a_backfill_is_between_two_instants(given: Any, error: type[Exception]) 
         backfill("nightly", given, now)
     with pytest.raises(error, match=r"backfill.. expected an end.* with a time zone, got "):
         backfill("nightly", now, given)
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (("50%",), "expected done to be a number, got '50%'."),
+        ((None,), "expected done to be a number, got None."),
+        ((Decimal(5),), "expected done to be a number, got Decimal('5')."),
+        ((5, "10"), "expected total to be a number or None, got '10'."),
+    ],
+)
+def test_progress_is_a_number(report: tuple[Any, ...], said: str) -> None:
+    assert bad(CurrentJob(make_attempt_of(1)).progress, *report) == said
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("fill", [5, None, add])
+def test_an_async_workflow_is_filled_by_a_function(fill: Any) -> None:
+    said = "expected fill to be a plain function that takes the batch, got "
+    assert bad(async_to_sync(aworkflow), "sums", fill).startswith(said)
+    assert not Batch.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "secret", "said"),
+    [
+        ("{}", "secret", "expected the body to be bytes, as it came, got str."),
+        (b"{}", ["old", "new"], "expected each secret to be text, got list."),
+        (b"{}", b"secret", "expected each secret to be text, got bytes."),
+    ],
+)
+def test_a_call_back_is_verified_by_its_bytes(body: Any, secret: Any, said: str) -> None:
+    assert bad(verify, body, sign(b"{}", "secret", at=1), secret) == said

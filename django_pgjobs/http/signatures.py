@@ -44,6 +44,11 @@ def verify(
     """
     if not secrets or not all(secrets):
         raise ValueError("expected the secret that the sender signs with, got none.")
+    if not isinstance(body, bytes):
+        raise TypeError(f"expected the body to be bytes, as it came, got {type(body).__name__}.")
+    for secret in secrets:
+        if not isinstance(secret, str):
+            raise TypeError(f"expected each secret to be text, got {type(secret).__name__}.")
     at, given = headers.get(TIMESTAMP) or "", headers.get(SIGNATURE) or ""
     if not (at.isascii() and at.isdecimal()) or len(at) > MAX_DIGITS:
         raise BadSignature(f"expected a header {TIMESTAMP} with seconds since 1970.")

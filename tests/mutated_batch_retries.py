@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mutated_batches import CHANGES, ENDINGS, STEPS, TERMS
+from tests.mutated_batches import CHANGES, ENDINGS, FINISH, STEPS, TERMS
 
 UNCANCEL = "django_pgjobs/sql/uncancel_batches.sql"
 UNCANCELLED = ("tests/test_workflow_uncancel.py",)
 RERUNS = ("tests/races/test_batch_retries.py",)
+REQUEUES = ("tests/races/test_batch_requeues.py",)
 
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 BATCH_RETRIES = (
@@ -100,5 +101,33 @@ BATCH_RETRIES = (
         "SELECT FROM asking WHERE asking.id = {it}.opener_id",
         "SELECT FROM asking WHERE FALSE",
         UNCANCELLED,
+    ),
+    (
+        "result whose job runs again before it is taken up",
+        STEPS,
+        "            AND (one.is_kept OR batch.is_cancelled OR NOT EXISTS (\n",
+        "            AND (TRUE OR NOT EXISTS (\n",
+        REQUEUES,
+    ),
+    (
+        "result whose job is requeued while it is taken up",
+        STEPS,
+        "        FOR KEY SHARE SKIP LOCKED;\n        is_locked",
+        "        ;\n        is_locked",
+        REQUEUES,
+    ),
+    (
+        "result that replaces half of one",
+        FINISH,
+        "    SET position = 0\n",
+        "    SET position = page.position\n",
+        REQUEUES,
+    ),
+    (
+        "batch of nothing that replaces a list",
+        STEPS,
+        "AND (job.result IS NOT NULL OR batch.follows = 'each')",
+        "",
+        REQUEUES,
     ),
 )

@@ -303,8 +303,8 @@ BATCHES = (
     (
         "batch whose results came while it was cancelled",
         FINISH,
-        "        follower.is_cancelled OR (\n",
-        "        (\n",
+        "follower.is_cancelled OR former.has_page AS is_kept",
+        "former.has_page AS is_kept",
         RETRIES,
     ),
     (

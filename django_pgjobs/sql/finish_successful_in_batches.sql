@@ -1,10 +1,12 @@
 -- Finish attempts that returned, all of them of jobs of batches: what follows these gets jobs of
 -- their results, and the batches have something to count. Elements beyond *max_streamed* jobs of
 -- one statement (fewer if the call is large) are left to pages, and so is what a cancelled batch
--- would get, or has kept.
+-- would get, and what replaces a result of which a page is still there.
 -- Parameters: as finish_successful; max_streamed integer
 -- Returns: id of each job that was finished, NULL; behind them NULL, a queue that got jobs
--- Locks: the finished rows, by primary key; waits only for a cancel of the same row
+-- Locks: the finished rows, by primary key; waits only for a cancel of the same row, and where jobs
+--     of a half of a result before are made, for who notes that their batch is cancelled, or not any
+--     more
 -- Index: pgjobs_job_live_pkey, pgjobs_batch_edge_waits_for, pgjobs_batch_pkey,
 --     pgjobs_batch_page_pkey
 WITH finished AS (
@@ -61,19 +63,20 @@ source AS MATERIALIZED (
         finished.id, finished.batch_id AS waits_for, follower.id AS batch_id,
         COALESCE(finished.result, 'null') AS result, follower.is_cancelled, follower.weight,
         COALESCE(follower.takes_items AND json_typeof(finished.result) = 'array', FALSE) AS is_list,
-        -- Nothing is made yet of a result before, which a cancel has kept: this one takes its place.
-        follower.is_cancelled OR (
+        -- Whoever takes that up waits for the end of the job, and reads its result then.
+        former.has_page, follower.is_cancelled OR former.has_page AS is_kept
+    FROM finished
+    JOIN follower ON follower.waits_for = finished.batch_id
+    CROSS JOIN LATERAL (
+        SELECT
             follower.has_pages AND (
                 SELECT page.batch_id
                 FROM pgjobs_batch_page AS page
-                WHERE
-                    page.batch_id = follower.id AND page.source_id = finished.id
-                    AND page.position = 0
+                WHERE page.batch_id = follower.id AND page.source_id = finished.id
                 LIMIT 1
-            ) IS NOT NULL
-        ) AS is_kept
-    FROM finished
-    JOIN follower ON follower.waits_for = finished.batch_id
+            ) IS NOT NULL AS has_page
+        OFFSET 0
+    ) AS former
     WHERE
         (finished.result IS NOT NULL OR follower.keeps_none)
         -- What is too large to be arguments is refused here: a page of it could never be read.
@@ -135,11 +138,20 @@ streamed AS (
 ),
 paged AS (
     INSERT INTO pgjobs_batch_page AS page (batch_id, source_id, is_kept)
-    SELECT source.batch_id, source.id, source.is_cancelled FROM source WHERE source.is_kept
+    SELECT source.batch_id, source.id, TRUE
+    FROM source
+    WHERE source.is_cancelled AND NOT source.has_page
     UNION ALL
     SELECT list.batch_id, list.id, FALSE FROM list WHERE list.is_long
-    ON CONFLICT DO NOTHING
     RETURNING page.batch_id, page.is_kept
+),
+begun_anew AS (
+    UPDATE pgjobs_batch_page AS page
+    SET position = 0
+    FROM source
+    WHERE
+        source.has_page AND page.batch_id = source.batch_id AND page.source_id = source.id
+        AND page.position > 0
 ),
 made AS MATERIALIZED (
     SELECT streamed.batch_id, streamed.queue_name, count(*) AS jobs

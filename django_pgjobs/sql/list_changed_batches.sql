@@ -1,9 +1,10 @@
 -- List batches of which something is noted and not counted yet: a page, in order of id. Broken ones
--- are not listed: they are counted by the sweep.
+-- are not listed: they are counted by the sweep. Something is noted also where jobs can be made of a
+-- page now, or where it is to be kept, or not any more.
 -- Parameters: behind bigint (where the page before ended, 0 at first); max_batches integer
 -- Returns: batch_id
 -- Locks: none
--- Index: pgjobs_batch_change_batch, pgjobs_batch_page_kept, pgjobs_batch_pkey
+-- Index: pgjobs_batch_change_batch, pgjobs_batch_page_kept, pgjobs_batch_pkey, pgjobs_job_live_pkey
 WITH RECURSIVE changed AS (
     (
         SELECT change.batch_id
@@ -54,7 +55,29 @@ FROM (
     (
         SELECT paged.batch_id
         FROM paged
-        WHERE {paged.is_countable} AND {paged.goes_on}
+        WHERE
+            {paged.is_countable}
+            AND EXISTS (
+                SELECT
+                FROM pgjobs_batch_page AS page
+                CROSS JOIN LATERAL (
+                    SELECT (
+                        SELECT one.cancel_requested_at
+                        FROM pgjobs_batch AS one
+                        WHERE one.id = page.batch_id
+                        LIMIT 1
+                    ) IS NOT NULL AS is_cancelled
+                    OFFSET 0
+                ) AS batch
+                WHERE
+                    page.batch_id = paged.batch_id
+                    AND (
+                        page.is_kept <> batch.is_cancelled
+                        OR NOT page.is_kept AND NOT EXISTS (
+                            SELECT FROM pgjobs_job_live AS job WHERE job.id = page.source_id
+                        )
+                    )
+            )
         LIMIT %(max_batches)s::integer
     )
 ) AS listed

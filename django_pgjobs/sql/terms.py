@@ -100,13 +100,6 @@ noted AS MATERIALIZED (
         "COALESCE((SELECT batch.broken FROM pgjobs_batch AS batch"
         " WHERE batch.id = {it}.batch_id LIMIT 1), '') = ''"
     ),
-    # Of a row with a *batch_id*: of results jobs of that batch are still to be made.
-    "goes_on": (
-        "((SELECT batch.cancel_requested_at FROM pgjobs_batch AS batch"
-        " WHERE batch.id = {it}.batch_id LIMIT 1) IS NULL"
-        " OR EXISTS (SELECT FROM pgjobs_batch_page AS page"
-        " WHERE page.batch_id = {it}.batch_id AND NOT page.is_kept))"
-    ),
     # All of it that `queries.jobs.JobRow` holds, in that order.
     "as_job_row": (
         "{it}.id, {it}.status, {it}.task_path, {it}.queue_name, {it}.priority, {it}.run_after,"

@@ -13,12 +13,15 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batch_retries, batches
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
+from django_pgjobs.worker.claiming.outcome_statements import writings
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
+from tests.factories import count_jobs
 from tests.races.support import open_transaction
 from tests.races.test_batch_retries import settle_all
 from tests.races.test_batches import InThread, OpenOwn, is_complete, run, turn
 from tests.test_workflow_retry import correct, state_of
-from tests.worker.support import claim
+from tests.worker.support import claim, make_attempt_of
 from tests.worker.test_batches import open_batch, settle
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
@@ -111,26 +114,159 @@ def test_two_retries_at_the_same_time(in_thread: InThread) -> None:
     assert (flow.jobs, flow.cancelled) == (20, 0)
 
 
-def test_a_kept_result_that_is_replaced_beside_the_retry_is_made_once(
-    own: Any, worker: int
-) -> None:
+@pytest.fixture
+def replaced(own: OwnConnection, worker: int) -> tuple[Batch, Batch, Any]:
+    """Return a workflow, a batch that follows it with `each()`, and a job that runs again.
+
+    A cancel, by now taken back, has kept what was made of its result before; nothing is counted.
+    """
     tasks.SEEN.clear()
     with workflow("kept") as flow:
         each = flow.each(tasks.seen.s())
         flow.add(tasks.add.s(1, 1))
     each.cancel()
     run_jobs()
-    assert Job.objects.get(batch_id=flow.pk).requeue()
+    assert requeue(Job.objects.get(batch_id=flow.pk))
     [row] = claim(own, worker, 1)
     with transaction.atomic():
         # So that the retry counts nothing itself.
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         flow.retry(cancelled=True)
+    return flow, each, row
+
+
+def test_a_kept_result_that_is_replaced_beside_the_retry_is_made_once(
+    own: OwnConnection, replaced: tuple[Batch, Batch, Any]
+) -> None:
+    flow, _each, row = replaced
     turn(own, row, settles=False)
     settle_all(own)
     run_jobs()
     assert len(tasks.SEEN) == 1
+    assert state_of(flow) == (True, False)
+
+
+def test_a_result_that_replaces_a_kept_one_which_is_taken_up_is_made(
+    own: OwnConnection, open_own: OpenOwn, replaced: tuple[Batch, Batch, Any]
+) -> None:
+    """Who takes it up sees the job run, and who finishes the job sees that it is kept."""
+    flow, each, row = replaced
+    other = open_own()
+    with open_transaction(own) as end:
+        turn(own, row, settles=False)
+        for _ in range(3):
+            settle(other, each.pk)
+        end("COMMIT")
+    settle_all(own)
+    run_jobs()
+    assert len(tasks.SEEN) == 1
+    assert state_of(flow) == (True, False)
+
+
+def test_kept_results_do_not_wait_for_the_job_of_another_one(
+    own: OwnConnection, worker: int
+) -> None:
+    with workflow("kept") as flow:
+        each = flow.each(tasks.echo.s())
+        flow.add(tasks.add.s(1, 1), tasks.add.s(2, 2))
+    each.cancel()
+    run_jobs()
+    assert requeue(Job.objects.filter(batch_id=flow.pk).earliest("pk"))
+    [row] = claim(own, worker, 1)
+    flow.retry(cancelled=True)
+    settle_all(own)
+    assert [job.args for job in Job.objects.filter(batch_id=each.pk)] == [[4]]
+    turn(own, row)
+    settle_all(own)
+    assert count_jobs(batch_id=each.pk) == 2
+
+
+def test_a_kept_result_is_given_up_when_its_job_fails(
+    own: OwnConnection, replaced: tuple[Batch, Batch, Any]
+) -> None:
+    flow, each, row = replaced
+    settle_all(own)
+    assert not is_complete(each)
+    attempt = make_attempt_of(row.id, claim=row.claim, batch_id=flow.pk)
+    own.round_trip([writing.send for writing in writings([(attempt, Outcome(Kind.FAIL))])])
+    settle_all(own)
+    assert (each.counts().jobs, each.broken) == (0, "")
+    assert state_of(flow) == (True, True)
+
+
+def test_a_job_is_requeued_when_jobs_are_made_of_its_result(
+    own: OwnConnection, open_own: OpenOwn, in_thread: InThread, worker: int
+) -> None:
+    """Not before: what it returns next would be lost together with what it has returned."""
+    tasks.SEEN.clear()
+    with workflow("kept") as flow:
+        each = flow.each(tasks.seen.s())
+        flow.add(tasks.add.s(1, 1))
+    each.cancel()
+    run_jobs()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        flow.retry(cancelled=True)
+    settle(own, each.pk)
+    other = open_own()
+    with open_transaction(other) as end:
+        settle(other, each.pk)
+        requeuing = in_thread(lambda: requeue(Job.objects.get(batch_id=flow.pk)))
+        requeuing.wait_until_executed("FROM pgjobs_job")
+        assert not Job.objects.unfinished().filter(batch_id=flow.pk).exists()
+        end("COMMIT")
+    assert requeuing.result()
+    run_jobs()
+    assert len(tasks.SEEN) == 2
+    assert state_of(flow) == (True, False)
+
+
+@pytest.mark.parametrize(("result", "count"), [("[4,5,6]", 3), ("[4]", 1), ("", 0)])
+def test_a_result_that_replaces_half_of_one_is_made_wholly(
+    own: OwnConnection, worker: int, monkeypatch: pytest.MonkeyPatch, result: str, count: int
+) -> None:
+    monkeypatch.setattr(batches, "MAX_STREAMED", 2)
+    with workflow("long") as flow:
+        items = flow.each_item(tasks.echo.s())
+        flow.add(tasks.add.s(1, 1))
+    finish_with(own, claim(own, worker, 1), "[1,2,3]")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pgjobs_expand_page_v1(%s, 2)", [[items.pk]])
+    assert count_jobs(batch_id=items.pk) == 2
+    assert requeue(Job.objects.get(batch_id=flow.pk))
+    finish_with(own, [row for row in claim(own, worker, 9) if row.batch_id == flow.pk], result)
+    settle_all(own)
+    made = Job.objects.filter(batch_id=items.pk).order_by("pk")[2:]
+    assert [job.args for job in made] == [[number] for number in [4, 5, 6][:count]]
+    items.refresh_from_db()
+    assert items.jobs == 2 + count and items.sealed_at
+
+
+def finish_with(own: OwnConnection, rows: list[Any], result: str) -> None:
+    """Finish a job with this result, as JSON text."""
+    [row] = rows
+    attempt = make_attempt_of(row.id, claim=row.claim, batch_id=row.batch_id)
+    outcome = Outcome(Kind.DONE, result=result)
+    own.round_trip([writing.send for writing in writings([(attempt, outcome)])])
+
+
+@pytest.mark.parametrize("skips_none", [False, True])
+def test_of_a_kept_result_that_nothing_replaces_no_item_is_made(
+    own: OwnConnection, worker: int, skips_none: bool
+) -> None:
+    with workflow("nothing") as flow:
+        items = flow.each_item(tasks.echo.s(), skip_none=skips_none)
+        flow.add(tasks.add.s(1, 1))
+    items.cancel()
+    finish_with(own, claim(own, worker, 1), "[1]")
+    settle_all(own)
+    assert requeue(Job.objects.get(batch_id=flow.pk))
+    finish_with(own, claim(own, worker, 1), "")
+    flow.retry(cancelled=True)
+    settle_all(own)
+    assert count_jobs(batch_id=items.pk) == 0
     assert state_of(flow) == (True, False)
 
 

@@ -230,6 +230,10 @@ $body$;
 -- The larger the call the smaller the page, which is in memory. Return the batch, NULL if there is no
 -- such result, and the queues. The rest is for the next time.
 -- What is noted for a cancelled batch is kept, and taken up again if that is not cancelled any more.
+--
+-- A job that runs again replaces its result, whose page is left until that has finished: whoever
+-- finishes it relies on the page. The lock of a finished job keeps it from being requeued in between.
+-- Where somebody else has locked the job or the page, this is left, too.
 CREATE FUNCTION home.pgjobs_expand_page_v1(
     locked bigint[], page_size integer, OUT batch_id bigint, OUT queues text[]
 )
@@ -239,6 +243,7 @@ AS $body$
 DECLARE
     paging home.pgjobs_batch_page;
     is_cancelled boolean;
+    is_locked boolean;
     elements json[];
 BEGIN
     SELECT
@@ -256,7 +261,11 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT one.batch_id, one.source_id, one.position, one.is_kept
         FROM home.pgjobs_batch_page AS one
-        WHERE one.batch_id = batch.id AND (NOT one.is_kept OR NOT batch.is_cancelled)
+        WHERE
+            one.batch_id = batch.id AND (NOT one.is_kept OR NOT batch.is_cancelled)
+            AND (one.is_kept OR batch.is_cancelled OR NOT EXISTS (
+                SELECT FROM home.pgjobs_job_live AS job WHERE job.id = one.source_id
+            ))
         ORDER BY one.batch_id, one.is_kept, one.source_id
         LIMIT 1
     ) AS page
@@ -266,12 +275,34 @@ BEGIN
     IF batch_id IS NULL THEN
         RETURN;
     END IF;
+    PERFORM FROM home.pgjobs_batch_page AS page
+    WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id
+    FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        batch_id := NULL;
+        RETURN;
+    END IF;
     IF is_cancelled OR paging.is_kept THEN
         UPDATE home.pgjobs_batch_page AS page
         SET is_kept = is_cancelled
         WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id;
         INSERT INTO home.pgjobs_batch_change (batch_id, predecessors)
         VALUES (paging.batch_id, CASE WHEN is_cancelled THEN -1 ELSE 1 END);
+        RETURN;
+    END IF;
+    BEGIN
+        PERFORM FROM home.pgjobs_job_finished AS job
+        WHERE job.id = paging.source_id AND job.status IN ('successful', 'failed', 'cancelled')
+        FOR KEY SHARE SKIP LOCKED;
+        is_locked := FOUND;
+    EXCEPTION WHEN serialization_failure THEN
+        -- It was moved to the other partition while we wanted its lock.
+        is_locked := FALSE;
+    END;
+    IF NOT is_locked AND EXISTS (
+        SELECT FROM home.pgjobs_job AS job WHERE job.id = paging.source_id
+    ) THEN
+        batch_id := NULL;
         RETURN;
     END IF;
     elements := ARRAY(
@@ -288,7 +319,9 @@ BEGIN
             ) WITH ORDINALITY AS one (value, place)
             UNION ALL
             SELECT COALESCE(job.result, 'null'), 1
-            WHERE list.is_so IS NOT TRUE
+            WHERE
+                list.is_so IS NOT TRUE
+                AND (job.result IS NOT NULL OR batch.follows = 'each')
         ) AS element
         WHERE
             job.id = paging.source_id AND job.status = 'successful'

@@ -130,4 +130,11 @@ BATCH_RETRIES = (
         "",
         REQUEUES,
     ),
+    (
+        "batch whose jobs another retry has locked",
+        "django_pgjobs/workflows/retrying.py",
+        "done.touched.add(owners[row.id])\n",
+        "pass\n            done.touched.update(owners.values())\n",
+        REQUEUES,
+    ),
 )

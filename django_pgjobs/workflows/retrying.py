@@ -23,7 +23,10 @@ Requeue = Callable[[list[int]], list[jobs.RequeuedJob]]
 
 
 class RequeuedTree(NamedTuple):
-    """Jobs that were requeued, those that a twin with their key keeps from it, and the batches."""
+    """Jobs that were requeued, those that a twin with their key keeps from it.
+
+    *touched* are the batches of the former.
+    """
 
     ids: list[int]
     conflicts: list[tuple[int, int | None]]
@@ -117,13 +120,15 @@ def _requeue(
             max_jobs=PAGE,
         )
         if page:
-            for row in requeue([job_id for _, job_id in page]):
+            owners = {job_id: owner for owner, job_id in page}
+            for row in requeue(list(owners)):
                 if row.queue_name is None:
                     done.conflicts.append((row.id, row.twin_id))
                 else:
                     done.ids.append(row.id)
                     queues.add(row.queue_name)
-            done.touched.update(owner for owner, _ in page)
+                    # Not those of others, whose locks we would hold when we lock the whole tree.
+                    done.touched.add(owners[row.id])
         if len(page) < PAGE:
             break
         behind = page[-1]

@@ -17,6 +17,7 @@ from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs
+from tests.helpers import connect
 from tests.races.support import open_transaction
 from tests.races.test_batch_retries import settle_all
 from tests.races.test_batches import InThread, OpenOwn, is_complete, run, turn
@@ -268,6 +269,33 @@ def test_of_a_kept_result_that_nothing_replaces_no_item_is_made(
     settle_all(own)
     assert count_jobs(batch_id=items.pk) == 0
     assert state_of(flow) == (True, False)
+
+
+def test_a_retry_that_waits_for_its_tree_holds_no_batch_of_it(in_thread: InThread) -> None:
+    """Else two of them would wait for each other: here others have locked the job of one batch."""
+    with workflow("retried by two") as flow:
+        part, cut = flow.batch("part"), flow.batch("cut")
+        part.add(tasks.fail_once.s())
+        cut.add(tasks.add.s(1, 1))
+        last = flow.gather(tasks.fail_once.s(), after_failure="run")
+        for each in (part, cut):
+            each.seal()
+    cut.cancel()
+    run_jobs()
+    assert state_of(flow) == (True, True)
+    with connect(autocommit=False) as other, connect(autocommit=False) as looking:
+        other.execute(
+            "SELECT FROM pgjobs_job_finished WHERE batch_id = %s AND status = 'failed' FOR UPDATE",
+            [part.pk],
+        )
+        other.execute("SELECT FROM pgjobs_batch WHERE id = %s FOR NO KEY UPDATE", [flow.pk])
+        retrying = in_thread(lambda: Batch.objects.get(pk=flow.pk).retry())
+        retrying.wait_until_executed("FROM locked")
+        looking.execute(
+            "SELECT FROM pgjobs_batch WHERE id <> %s FOR NO KEY UPDATE NOWAIT", [flow.pk]
+        )
+    assert retrying.result() == 1
+    assert Job.objects.get(batch_id=last.pk).status == "ready"
 
 
 def test_what_another_retry_has_let_succeed_is_not_run_again(

@@ -8,6 +8,7 @@ UNCANCEL = "django_pgjobs/sql/uncancel_batches.sql"
 UNCANCELLED = ("tests/test_workflow_uncancel.py",)
 RERUNS = ("tests/races/test_batch_retries.py",)
 REQUEUES = ("tests/races/test_batch_requeues.py",)
+DELETIONS = ("tests/races/test_batch_deletions.py",)
 
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 BATCH_RETRIES = (
@@ -136,5 +137,19 @@ BATCH_RETRIES = (
         "done.touched.add(owners[row.id])\n",
         "pass\n            done.touched.update(owners.values())\n",
         REQUEUES,
+    ),
+    (
+        "workflow half of which is deleted when a cancel is noted",
+        "django_pgjobs/sql/list_deleting.sql",
+        "%(marked)s::bigint[]) AND",
+        "%(roots)s::bigint[]) AND",
+        DELETIONS,
+    ),
+    (
+        "workflow that seems to be deleted",
+        "django_pgjobs/worker/process/batch_care.py",
+        "with self._connection.transaction(), self._connection.cursor() as cursor:",
+        "with self._connection.cursor() as cursor:",
+        DELETIONS,
     ),
 )

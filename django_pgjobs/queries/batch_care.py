@@ -57,11 +57,12 @@ def begin_deletion(cursor: Cursor, roots: Sequence[int]) -> list[int]:
     """Note that complete trees are being deleted; return those that are, by this or before.
 
     None of their jobs is requeued from then on. One that is open, or that somebody is about to
-    retry, is left.
+    retry, is left. To be called in a transaction: nobody else is to see what is left as marked.
     """
     params = {"roots": array_text(roots)}
-    execute(cursor, "mark_deleting", params)
+    marked = [root_id for (root_id,) in fetch(cursor, "mark_deleting", params)]
     # Only a later statement sees a retry that has committed meanwhile.
+    params["marked"] = array_text(marked)
     return [root_id for (root_id,) in fetch(cursor, "list_deleting", params)]
 
 

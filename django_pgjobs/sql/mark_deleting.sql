@@ -1,6 +1,6 @@
 -- Note that the jobs of complete trees are being deleted: none of them is requeued any more.
 -- Parameters: roots bigint[]
--- Returns: nothing
+-- Returns: id of each that it marks
 -- Locks: the roots FOR UPDATE, SKIP LOCKED: one that somebody retries is left
 -- Index: pgjobs_batch_pkey
 UPDATE pgjobs_batch AS root
@@ -15,3 +15,4 @@ WHERE
         ORDER BY taken.id
         FOR UPDATE SKIP LOCKED
     ))
+RETURNING root.id

@@ -93,7 +93,7 @@ class BatchCare:
     def _delete(self, roots: list[int]) -> None:
         """Delete jobs until there are none, then batches, from those below to the roots."""
         gone = 0
-        with self._connection.cursor() as cursor:
+        with self._connection.transaction(), self._connection.cursor() as cursor:
             roots = batch_care.begin_deletion(cursor, roots)
         while roots and not self._is_stopped():
             with self._connection.cursor() as cursor:

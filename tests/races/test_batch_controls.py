@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -28,14 +28,16 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batches, claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Taker
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import make_worker
 from tests.helpers import wait_until
+from tests.races.controlled import Controlled
 from tests.races.support import DjangoThread
-from tests.races.test_batch_model import OPTIONS, RESULTS, Rules, deadlocks
+from tests.races.test_batch_model import OPTIONS, RESULTS, deadlocks
 from tests.worker.support import DEFAULT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
@@ -103,14 +105,25 @@ class Worker(threading.Thread):
         if touched:
             sends.append(partial(batches.send_settlement, ids=touched))
         asked_at = time.monotonic()
-        answers = self._own.round_trip(sends)
+        with self._noted(ending):
+            answers = self._own.round_trip(sends)
         done = {row[0] for answer in answers[:finishes] for row in answer}
-        for attempt, outcome in ending:
+        for attempt, _outcome in ending:
             assert attempt.id in done, f"the end of job {attempt.id} was lost"
-            if outcome.kind is Kind.DONE:
-                self._results.append((attempt.id, outcome.result))
         missed = {row[0] for row in answers[-1] if row[1] is True} if touched else set()
         return claims.claimed_rows(answers[place], asked_at), missed
+
+    @contextlib.contextmanager
+    def _noted(self, ending: list[tuple[Attempt, Outcome]]) -> Iterator[None]:
+        """Note results before anybody can see them; forget them if they are rolled back."""
+        came = [(attempt.id, end.result) for attempt, end in ending if end.kind is Kind.DONE]
+        self._results += came
+        try:
+            yield
+        except BaseException:
+            for each in came:
+                self._results.remove(each)
+            raise
 
     def _outcome(self, row: ClaimedRow) -> Outcome:
         if self.fails and self._random.random() < 0.18:
@@ -212,111 +225,6 @@ def delete(rng: random.Random, batch: Batch, ids: list[int], requeued: set[int])
         batch.delete()
 
 
-# What the rules say
-
-
-class Controlled(Rules):
-    """The rules that hold whatever people have done."""
-
-    def __init__(self, results: list[tuple[int, str]], requeued: set[int]) -> None:
-        super().__init__()
-        self.requeued = requeued
-        self.results: dict[int, list[str]] = {}
-        for job_id, result in results:
-            self.results.setdefault(job_id, []).append(result)
-        self.kept = set()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT batch_id, source_id, is_kept FROM pgjobs_batch_page")
-            for batch_id, source_id, is_kept in cursor.fetchall():
-                assert is_kept and self.batches[batch_id].cancel_requested_at
-                self.kept.add((batch_id, source_id))
-
-    def check(self) -> None:
-        """Fail with the first batch that is not as it should be."""
-        called: dict[int, Counter[str]] = {}
-        for job in self.jobs.get(None, []):
-            called.setdefault(job.args[0], Counter())[job.args[1]] += 1
-        assert self.jobs.keys() <= {None, *self.batches}
-        for batch in self.batches.values():
-            self.check_numbers(batch)
-            calls = called.get(batch.pk, Counter())
-            assert calls["complete"] == batch.completions, batch
-            assert calls["success"] + calls["failure"] == batch.completions, batch
-            if batch.follows in ("gather", "completion"):
-                self.check_whole(batch)
-            elif batch.follows is not None:
-                self.check_streamed(batch)
-
-    def check_numbers(self, batch: Batch) -> None:
-        """Fail unless its numbers are those of its jobs, and of the batches around it."""
-        ends = [len(self.of(batch, each)) for each in ("successful", "failed", "cancelled")]
-        assert [batch.successful, batch.failed, batch.cancelled] == ends, batch
-        assert batch.jobs == sum(ends) == len(self.jobs.get(batch.pk, [])), batch
-        assert batch.completed_at and batch.tree_completed_at and batch.sealed_at, batch
-        assert (batch.open_predecessors, batch.open_parts, batch.open_children) == (0, 0, 0), batch
-        assert batch.broken == "", batch
-        below = [each for each in self.batches.values() if each.parent_id == batch.pk]
-        above = [self.batches[each] for each in self.edges.get(batch.pk, [])]
-        assert batch.failed_children == sum(each.tree_failed for each in below), batch
-        assert batch.failed_predecessors == sum(each.carried_failure for each in above), batch
-        is_cancelled = batch.cancel_requested_at is not None
-        has_failed = batch.failed + batch.cancelled > 0
-        assert batch.tree_failed == (has_failed or is_cancelled or batch.failed_children > 0), batch
-        assert batch.carried_failure == (
-            has_failed
-            or (is_cancelled and batch.cancel_requested_at <= batch.completed_at)
-            or any(each.tree_failed for each in below if each.follows is None)
-            or (batch.failed_predecessors > 0 and not batch.runs_after_failure)
-        ), batch
-
-    def check_whole(self, batch: Batch) -> None:
-        """Fail unless what gathers ran, and has read the results that there are."""
-        jobs = [job for job in self.jobs.get(batch.pk, []) if job.source_id == 0]
-        lacks = batch.failed_predecessors > 0 and not batch.runs_after_failure
-        if batch.cancel_requested_at is not None or lacks:
-            assert len(jobs) <= 1, batch
-            return
-        assert len(jobs) == 1 and not batch.runs_again, batch
-        if batch.follows == "gather" and jobs[0].status == "successful":
-            above = [self.batches[each] for each in jobs[0].args["results_of"]]
-            read = sorted(
-                (job for each in above for job in self.of(each, "successful")),
-                key=lambda job: job.pk,
-            )
-            found = [[each, text and json.loads(text)] for each, text in jobs[0].result]
-            assert found == [[job.batch_id, job.result] for job in read], batch
-
-    def check_streamed(self, batch: Batch) -> None:
-        """Fail unless each result has its jobs; twice only of one that somebody has requeued."""
-        made: dict[int | None, Counter[str]] = {}
-        for job in self.jobs.get(batch.pk, []):
-            made.setdefault(job.source_id, Counter())[json.dumps(job.args)] += 1
-        for above in self.edges[batch.pk]:
-            for source in self.jobs.get(above, []):
-                found = made.pop(source.pk, Counter())
-                if (batch.pk, source.pk) in self.kept:
-                    continue
-                results = self.results.get(source.pk, [])
-                every = sum((elements(batch, each) for each in results), Counter[str]())
-                if source.status == "successful" and batch.cancel_requested_at is None:
-                    assert not elements(batch, results[-1]) - found, (batch, source.pk)
-                if source.pk not in self.requeued and source.source_id != 0:
-                    assert not found - every, (batch, source.pk)
-        assert not made, batch
-
-
-def elements(batch: Batch, result: str) -> Counter[str]:
-    """Return the arguments of the jobs that are made of a result."""
-    value = json.loads(result) if result else None
-    is_item = batch.follows == "each item"
-    values = value if is_item and isinstance(value, list) else [value]
-    if is_item and value is None:
-        values = []
-    return Counter(
-        json.dumps([each]) for each in values if each is not None or not batch.skips_none
-    )
-
-
 def wait_for_rest(workers: list[Worker]) -> None:
     wait_until(lambda: is_at_rest() or any(worker.errors for worker in workers))
     assert [error for worker in workers for error in worker.errors] == []
@@ -326,6 +234,17 @@ def is_at_rest() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(UNFINISHED)
         return cursor.fetchone() is None
+
+
+def delete_all(**which: Any) -> None:
+    """Delete trees, also those of which a deletion met what somebody had locked."""
+    wait_until(lambda: all(is_deleted(root) for root in Batch.objects.filter(parent=None, **which)))
+
+
+def is_deleted(root: Batch) -> bool:
+    with contextlib.suppress(BatchOpen):
+        root.delete()
+    return not Batch.objects.filter(pk=root.pk).exists()
 
 
 def retry_all(rng: random.Random, workers: list[Worker]) -> None:
@@ -366,13 +285,14 @@ def test_whatever_people_do_every_tree_ends_as_the_rules_say(seed: int) -> None:
         for person in people:
             person.result()
         wait_for_rest(workers)
+        delete_all(deleting_at__isnull=False)
         Controlled(results, requeued).check()
         for worker in workers:
             worker.fails = False
         retry_all(rng, workers)
+        delete_all(deleting_at__isnull=False)
         Controlled(results, requeued).check()
-        for root in Batch.objects.filter(parent=None):
-            root.delete()
+        delete_all()
     finally:
         stop.set()
         for worker in workers:

@@ -69,6 +69,33 @@ def _take_rows(cursor: OwnCursor) -> list[Any]:
     return rows
 
 
+def _send_together(
+    connection: psycopg.Connection[tuple[Any, ...]],
+    sends: Sequence[Send],
+    cursors: Sequence[OwnCursor],
+) -> None:
+    """Send statements in a pipeline; raise what the first of them that fails has said.
+
+    Left by an exception, a pipeline logs a warning about those behind it.
+    """
+    first: psycopg.Error | None = None
+    try:
+        with connection.pipeline() as line:
+            try:
+                for send, cursor in zip(sends, cursors, strict=True):
+                    send(cursor)
+                    if isinstance(send, Question):
+                        line.sync()
+                        send.answer(cursor.fetchall())
+            except psycopg.Error as error:
+                first = error
+    except (psycopg.Error, IndexError):
+        if first is None:
+            raise
+    if first is not None:
+        raise first
+
+
 def _roll_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     """End a transaction in which a statement has failed."""
     if connection.info.transaction_status == TransactionStatus.INERROR:
@@ -258,12 +285,11 @@ class OwnConnection:
         with self._usable_session():
             cursors = [self._take_cursor(connection) for _ in sends]
             try:
-                with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext() as line:
+                if len(sends) > 1:
+                    _send_together(connection, sends, cursors)
+                else:
                     for send, cursor in zip(sends, cursors, strict=True):
                         send(cursor)
-                        if isinstance(send, Question) and line is not None:
-                            line.sync()
-                            send.answer(cursor.fetchall())
             except psycopg.Error:
                 _roll_back(connection)
                 raise

@@ -91,8 +91,8 @@ FILLINGS = (
     (
         "outcome of a row that nothing may change for a while",
         f"{WORKER}claiming/completer.py",
-        "            self._try_later((attempt, outcome), REFUSED_PAUSES)\n",
-        "            pass\n",
+        "        self.refused.keep(attempt, outcome.replaced or outcome)\n\n",
+        "        self._state.let_go(attempt)\n\n",
         ("tests/worker/test_completer.py",),
     ),
     (

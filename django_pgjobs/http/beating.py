@@ -36,9 +36,9 @@ from django_pgjobs.queries.remote import (
     send_beat,
     send_held,
 )
-from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import timeout_of
 from django_pgjobs.worker.running.job_log import log_rescue
+from django_pgjobs.worker.running.outcome import Entry
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)

@@ -33,10 +33,10 @@ from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned, send_held
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import failure, make_attempt, settle, took_too_long
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
+    Entry,
     Kind,
     Outcome,
     interrupted,

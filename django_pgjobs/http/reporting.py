@@ -21,12 +21,12 @@ from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import JOBS_CHANNEL, notify_workers
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import Completer, Entry
+from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.running.job_log import log_outcome
-from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.running.outcome import Entry, Outcome
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
@@ -145,7 +145,7 @@ class Delivery:
         except psycopg.Error as error:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
-        writing.write_keyed()
+        writing.write_others()
         follows = self._releases.are_under_way or self._settling.is_under_way
         return 0.0 if self._state.held or follows else None
 

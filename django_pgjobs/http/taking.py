@@ -29,7 +29,6 @@ from django_pgjobs.queries.remote import Assigned
 from django_pgjobs.results import decode_or_none
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer
-from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.groups import keyed_lanes_of, last_served
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
@@ -40,7 +39,7 @@ from django_pgjobs.worker.running.calling import (
     prepare,
     timeout_of,
 )
-from django_pgjobs.worker.running.outcome import Outcome, released
+from django_pgjobs.worker.running.outcome import Entry, Outcome, released
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn

@@ -37,10 +37,10 @@ from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import TOO_LARGE
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.claiming.outcome_statements import writings
+from django_pgjobs.worker.claiming.refused import TOO_LARGE
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.running.housekeeping import in_transaction_of_others
 from django_pgjobs.worker.running.outcome import Outcome

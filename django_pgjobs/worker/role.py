@@ -53,6 +53,11 @@ class Role:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def end(self, timeout: float) -> bool:
+        """Ask the loop to end, and wait for it; return whether it ended."""
+        self.stop()
+        return self.join(timeout)
+
     def wait(self, timeout: float | None) -> None:
         """Sleep until `wake`, at most *timeout* seconds."""
         self.moved_at = WAITS

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, REFUSED_PAUSES, Completer
+from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, Completer
 from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.process.farewell import Farewell
@@ -208,39 +208,38 @@ def test_a_job_that_runs_again_is_not_counted_as_finished(made: Completing) -> N
     assert (made.state.finished_jobs, made.stored) == (0, [1])
 
 
-def test_the_outcome_that_is_refused_becomes_a_failure_and_is_tried_again_if_that_is_refused_too(
+def test_the_outcome_that_is_refused_becomes_a_failure_and_is_kept_if_that_is_refused_too(
     made: Completing,
 ) -> None:
     """Then the row is to blame, not what the job came to."""
     made.add(1)
     [entry] = made.take()
-    pauses = []
-    for _ in range(8):
-        made.completer.simplify(entry, psycopg.DataError("no"))
-        [(attempt, plain)] = made.completer.take_due()
-        assert (attempt, plain.kind) == (entry[0], Kind.FAIL)
-        made.completer.simplify((attempt, plain), psycopg.DataError("no"))
-        assert made.completer.take_due() == []
-        pauses.append(entry[1].pause)
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == REFUSED_PAUSES
-    assert (made.state.held, made.state.unwritable) == ({}, {1})
-    entry[1].due = 0.0
-    assert made.completer.take_due() == [entry]
+    made.completer.simplify(entry, psycopg.DataError("no"))
+    [(attempt, plain)] = made.completer.take_due()
+    assert (attempt, plain.kind, list(made.state.held)) == (entry[0], Kind.FAIL, [1])
+    assert not made.completer.is_all_aside  # it is to be tried before the worker ends
+    made.completer.simplify((attempt, plain), psycopg.DataError("no"))
+    assert (made.completer.take_due(), made.state.held) == ([], {})
+    assert (made.completer.refused.all(), made.state.unwritable) == ([entry], {1})
+    assert made.completer.due_at == entry[1].due
     made.completer.settle([entry], {1})
     assert (made.stored, made.state.unwritable, made.completer.due_at) == ([1], set(), math.inf)
 
 
-def test_so_many_refused_outcomes_are_kept_and_the_rest_left_to_the_rescue(
-    made: Completing, monkeypatch: pytest.MonkeyPatch
+def test_an_earlier_attempt_of_a_job_does_not_take_the_place_of_a_later_one(
+    made: Completing,
 ) -> None:
-    """A trigger that refuses everything does not fill the memory of the worker."""
-    monkeypatch.setattr("django_pgjobs.worker.claiming.completer.MOST_REFUSED", 3)
-    for job_id in range(1, 6):
-        attempt = made.state.held[job_id] = make_attempt_of(job_id)
-        made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
-    assert sorted(attempt.id for attempt in made.completer.unwritten()) == [1, 2, 3]
-    assert (made.state.held, made.state.unwritable) == ({}, {1, 2, 3, 4, 5})
+    """The lease was lost, and the worker got the job again; both outcomes are refused."""
+    earlier, later = make_attempt_of(1, claim=1), make_attempt_of(1, claim=2)
+    made.state.held[1] = later
+    made.completer.put_aside((later, Outcome(Kind.DONE)))
+    made.completer.put_aside((earlier, Outcome(Kind.DONE)))
+    assert made.completer.aside(later) is not None
+    for attempt in (later, earlier):
+        made.completer.refused.keep(attempt, Outcome(Kind.DONE))
+    made.completer.settle([(earlier, Outcome(Kind.DONE))], set())
+    assert made.completer.refused.has(later)
+    assert made.state.unwritable == {1}
 
 
 def test_the_failure_that_replaces_a_refused_outcome_tells_of_the_same_attempt(

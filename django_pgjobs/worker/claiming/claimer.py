@@ -92,7 +92,11 @@ class Claimer:
         return claims.Taker(
             worker_id=worker_id,
             worker_name=self._state.name,
-            passed_over_paths=[*self._state.paths_of_others, *self._refusals.passed_over_paths()],
+            passed_over_paths=[
+                *self._state.paths_of_others,
+                *self._state.refused_paths,
+                *self._refusals.passed_over_paths(),
+            ],
             passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,

@@ -6,7 +6,7 @@ or lost to another attempt. Nothing is forgotten when a connection breaks; an ou
 already be written is sent again, which the claim in every WHERE clause makes harmless.
 
 The server may refuse an outcome. Then the job is to fail with a plain text; if even that is
-refused, its row is to blame, and the outcome itself is tried again later.
+refused, its row is to blame, and the outcome itself is tried again later (`refused`).
 
 A transaction of the project may lock a job's row for as long as it lasts. Then the outcome is set
 aside and retried by statements that skip locked rows, so nobody waits, until the row is free or
@@ -18,19 +18,16 @@ and no statement can skip that wait. So once it had to wait, it is sent alone, w
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 import psycopg
 
-from django_pgjobs.exceptions import PayloadError
-from django_pgjobs.queries.errors import is_too_large
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.claiming.refused import RefusedOutcomes, plain_failure
+from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -44,27 +41,9 @@ LINGER_SECONDS = 0.01
 MAX_BATCH = 1_000
 # An outcome whose row is locked is retried after the first pause, which doubles up to the second.
 PAUSES = (0.05, 1.0)
-# One whose row the server refuses to change, after longer ones; so many are kept for that.
-REFUSED_PAUSES = (1.0, 60.0)
-MOST_REFUSED = 500
 # How long a filling waits for a unique key, and after a vain wait the pause until the next tries.
 KEY_SECONDS = 0.02
 KEY_PAUSE = 0.1
-
-# Recorded instead of an outcome that the server refuses.
-UNWRITABLE = {
-    "exception_class": "django_pgjobs.exceptions.PayloadError",
-    "message": "the outcome could not be written; see the worker's log",
-    "traceback": "",
-}
-# The same, if it is refused for what a batch makes of it.
-TOO_LARGE = (
-    "what each() or each_item() makes of the result takes more than 1 MiB: the result, or an "
-    "element of it, with the arguments of the call that follows. Store what is large elsewhere, "
-    "and return, or pass to the call, where it is."
-)
-
-Entry = tuple[Attempt, Outcome]
 
 
 class Completer:
@@ -85,7 +64,8 @@ class Completer:
         self._pending: deque[Entry] = deque()
         # Outcomes that need no statement.
         self._known: deque[Entry] = deque()
-        # Outcomes that could not be written, by the ids of their jobs.
+        self.refused = RefusedOutcomes(state)
+        # Other outcomes that could not be written, by the ids of their jobs.
         self._aside: dict[int, Entry] = {}
         # When those of them that set a unique key may be tried again.
         self._keys_at = 0.0
@@ -96,7 +76,7 @@ class Completer:
     @property
     def has_some(self) -> bool:
         """Are there outcomes, those that wait for another try included?"""
-        return bool(self._pending or self._known or self._aside)
+        return bool(self._pending or self._known or self._aside or self.refused)
 
     def add(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Take over an outcome; return False if the attempt has ended before. Thread-safe.
@@ -162,11 +142,15 @@ class Completer:
         for attempt, outcome in batch:
             if self.aside(attempt) is not None:
                 del self._aside[attempt.id]
-                self._state.unwritable.discard(attempt.id)
+            self.refused.drop(attempt)
             if is_whole or attempt in kept:
                 self._settle_stored(attempt, outcome)
             else:
                 self._settle_lost(attempt, outcome)
+
+    def keeps(self, attempt: Attempt) -> bool:
+        """Is the attempt's outcome still to be written?"""
+        return self._state.holds(attempt) or self.refused.has(attempt)
 
     def aside(self, attempt: Attempt) -> Outcome | None:
         """Return the outcome of an attempt that waits for somebody's lock."""
@@ -183,7 +167,8 @@ class Completer:
     @property
     def is_all_aside(self) -> bool:
         """Does everything that the worker still holds wait for somebody's lock?"""
-        return not len(self) and self._state.held.keys() <= self._aside.keys()
+        waiting = {job_id for job_id, entry in self._aside.items() if entry[1].pause}
+        return not len(self) and self._state.held.keys() <= waiting
 
     def take_due(self) -> list[Entry]:
         """Return the outcomes that are to be tried again; they stay here until they are settled."""
@@ -208,7 +193,7 @@ class Completer:
         """When to try again; infinite if nothing waits for that."""
         outcomes = [outcome for _, outcome in self._aside.values()]
         dues = [max(o.due, self._keys_at) if o.takes_key else o.due for o in outcomes]
-        return min(dues, default=math.inf)
+        return min([*dues, self.refused.due_at])
 
     def pause_keys(self) -> None:
         """Try no unique key for a while, so that other outcomes are written."""
@@ -216,15 +201,24 @@ class Completer:
 
     def put_aside(self, entry: Entry) -> None:
         """Try an outcome again a little later: no row is to blame, or it is locked."""
-        if not entry[1].pause:
-            logger.of(entry[0]).info("its outcome waits, for a lock, the schema or a right")
-        self._try_later(entry, PAUSES)
-
-    def _try_later(self, entry: Entry, pauses: tuple[float, float]) -> None:
         attempt, outcome = entry
-        outcome.pause = min(max(2 * outcome.pause, pauses[0]), pauses[1])
+        if self.refused.has(attempt):
+            self.refused.keep(attempt, outcome.replaced or outcome)
+            return
+        if not outcome.pause:
+            logger.of(attempt).info("its outcome waits, for a lock, the schema or a right")
+        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
-        self._aside.pop(attempt.id, None)  # behind the others
+        self._let_wait(entry)
+
+    def _let_wait(self, entry: Entry) -> None:
+        """Keep an outcome behind the others, unless a later attempt of the job has one."""
+        attempt, outcome = entry
+        other = self._aside.get(attempt.id)
+        if other is not None and other[0].claim > attempt.claim:
+            self._settle_lost(attempt, outcome)
+            return
+        self._aside.pop(attempt.id, None)
         self._aside[attempt.id] = entry
 
     def simplify(self, entry: Entry, error: psycopg.Error) -> None:
@@ -234,37 +228,26 @@ class Completer:
         was only to be given back before it had begun: it has not failed.
         """
         attempt, outcome = entry
-        self._aside.pop(attempt.id, None)
-        reason = str(error).strip()
-        is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
-        if outcome.replaced is not None or is_unbegun:
-            self._keep_refused(attempt, outcome.replaced or outcome, reason)
+        if plain := self.plain_of(entry, error):
+            self._let_wait(plain)
             return
-        level = logging.DEBUG if attempt.id in self._state.unwritable else logging.WARNING
-        logger.of(attempt).log(level, "the server refuses its outcome; it is to fail: %s", reason)
-        said = UNWRITABLE
-        if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
-            said = UNWRITABLE | {"message": TOO_LARGE}
-        plain = Outcome(
-            Kind.FAIL,
-            error=json.dumps(said | {"attempt": attempt.attempt}),
-            exception=PayloadError(said["message"]),
-            duration=outcome.duration,
-            ended_at=outcome.ended_at,
-            replaced=outcome,
-        )
-        self._aside[attempt.id] = (attempt, plain)
-
-    def _keep_refused(self, attempt: Attempt, outcome: Outcome, reason: str) -> None:
-        """Try an outcome again later; beyond many of them, leave the job to the rescue."""
+        if self.aside(attempt) is not None:
+            del self._aside[attempt.id]
         level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
         message = "its outcome cannot be written now, the job stays running: %s"
-        logger.of(attempt).log(level, message, reason)
-        self._state.unwritable.add(attempt.id)
-        # It takes up nothing here any more, and no shutdown waits for it.
-        self._state.let_go(attempt)
-        if len(self._aside) < MOST_REFUSED:
-            self._try_later((attempt, outcome), REFUSED_PAUSES)
+        logger.of(attempt).log(level, message, str(error).strip())
+        self.refused.keep(attempt, outcome.replaced or outcome)
+
+    def plain_of(self, entry: Entry, error: psycopg.Error) -> Entry | None:
+        """Return what is to be written instead of a refused outcome; None for nothing."""
+        attempt, outcome = entry
+        is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
+        if outcome.replaced is not None or is_unbegun:
+            return None
+        level = logging.DEBUG if self.refused.has(attempt) else logging.WARNING
+        message = "the server refuses its outcome; it is to fail: %s"
+        logger.of(attempt).log(level, message, str(error).strip())
+        return attempt, plain_failure(attempt, outcome, error)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)

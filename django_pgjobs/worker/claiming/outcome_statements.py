@@ -11,8 +11,7 @@ from django_pgjobs.queries import batches, dependencies, jobs
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.filling import Filling, send_fillings
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import Entry
-from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 
 
 class OutcomeStatement(NamedTuple):

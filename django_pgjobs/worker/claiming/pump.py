@@ -35,7 +35,7 @@ from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.claiming.claimer import Claimer, ignore
-from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
+from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.outlook import Outlook
@@ -43,10 +43,10 @@ from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Claim, Listing
 from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.settling import Settling
-from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.claiming.writing import Writing, write_last
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
-from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Entry, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -164,6 +164,8 @@ class Pump(Role):
             self._check_limit()
             if not worked:
                 self._rest()
+        else:
+            write_last(self._completer, self._connection)
         self._connection.close()
 
     def _take_turn(self) -> bool:
@@ -186,8 +188,7 @@ class Pump(Role):
         claim = self._plan_claim(turn, writing, now, rooms, waits=waits)
         if not waits:
             # Last: nothing may wait for a lock behind it.
-            ended = [attempt for attempt, _ in writing.entries]
-            self._settling.plan(turn, ended, self._connection)
+            self._settling.plan(turn, (a for a, _ in writing.travelling), self._connection)
         if not turn.parts and not writing.entries:
             return False
         try:
@@ -200,7 +201,7 @@ class Pump(Role):
                     self._send_claim(turn, writing, claim)
                 self._learn(claim)
                 self.outlook.note_dry()
-            writing.write_keyed()
+            writing.write_others()
         finally:
             # After what the claim has said of the places: it counted these jobs as held.
             self._note_written(writing)
@@ -293,8 +294,9 @@ class Pump(Role):
     # What came back
 
     def _note_written(self, writing: Writing) -> None:
-        ended = [entry for entry in writing.entries if not self._state.holds(entry[0])]
+        ended = [entry for entry in writing.entries if not self._completer.keeps(entry[0])]
         self._note_ended([attempt for attempt, _ in ended])
+        self._settling.ask(writing.batches)
         returned = [
             (a.row._replace(is_async=a.hint), end.delay or 0.0)
             for a, end in ended

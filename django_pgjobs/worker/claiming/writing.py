@@ -7,6 +7,8 @@ locked: its outcome waits in the completer. Where it does not own it any more th
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -17,17 +19,24 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection, Send, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, Entry, meant_by
+from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, meant_by
 from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.running.capacity import most_ahead
+from django_pgjobs.worker.running.outcome import Entry
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
+# After so many statements that look for refused outcomes the turn goes on.
+MOST_TRIES = 100
+# So long a worker that ends tries what was refused before.
+LAST_SECONDS = 1.0
+
 
 class Writing:
-    """The outcomes of one turn: *fresh* ones, those set *aside* and due again, and *keyed* ones.
+    """The outcomes of one turn: *fresh* ones, those set *aside* and due again, and others.
 
-    The last are fillings that may have to wait for a unique key; they are sent alone.
+    *keyed* are fillings that may have to wait for a unique key, *refused* what the server has
+    refused before. These are sent alone.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class Writing:
         fresh: Sequence[Entry] = (),
         aside: Sequence[Entry] = (),
         keyed: Sequence[Entry] = (),
+        refused: Sequence[Entry] = (),
         *,
         on_queues: Callable[[list[str]], None] = lambda queues: None,
     ) -> None:
@@ -45,7 +55,10 @@ class Writing:
         self._fresh = fresh
         self._aside = aside
         self._keyed = keyed
+        self._refused = refused
         self._on_queues = on_queues
+        # The batches of jobs that were written alone.
+        self.batches: list[int] = []
         # The attempts for whose outcomes there is an answer.
         self._answered: set[Attempt] = set()
 
@@ -66,13 +79,17 @@ class Writing:
                 if entry[1].takes_key:
                     completer.put_aside(entry)
             fresh = [entry for entry in fresh if not entry[1].takes_key]
-        aside, keyed = completer.take_due(), completer.take_due_keys()
-        return cls(completer, connection, fresh, aside, keyed, on_queues=on_queues)
+        aside, keyed, refused = (
+            completer.take_due(),
+            completer.take_due_keys(),
+            completer.refused.due(),
+        )
+        return cls(completer, connection, fresh, aside, keyed, refused, on_queues=on_queues)
 
     @property
     def entries(self) -> list[Entry]:
         """The outcomes to be written, with their attempts."""
-        return [*self._fresh, *self._aside, *self._keyed]
+        return [*self._fresh, *self._aside, *self._keyed, *self._refused]
 
     @property
     def travelling(self) -> list[Entry]:
@@ -96,27 +113,64 @@ class Writing:
         unanswered = [entry for entry in self._fresh if entry[0] not in self._answered]
         self._completer.put_back(unanswered, is_sent=is_sent)
 
+    def write_others(self) -> None:
+        """Write what is sent alone."""
+        self.write_keyed()
+        self.write_refused()
+
     def write_keyed(self) -> None:
         """Write the fillings that may wait for a unique key, one by one, until one had to wait."""
         until = monotonic() + KEY_SECONDS
         for entry in self._keyed:
-            part = self._careful_part([entry])
-            sends: list[Send] = [
-                partial(send_lock_timeout, seconds=KEY_SECONDS),
-                *part.sends,
-                resolution([entry]),
-            ]
             try:
-                answers = self._connection.round_trip(sends)
+                self._write_alone([entry], partial(send_lock_timeout, seconds=KEY_SECONDS))
             except psycopg.Error as error:
                 if trouble_of(error) is Trouble.LOST:
                     raise
                 self._note_refused(entry, error)
                 self._completer.pause_keys()
                 break
-            part.receive(answers[1:-1])
             if monotonic() > until:
                 break
+
+    def write_refused(self, *, seconds: float = math.inf) -> None:
+        """Write what was refused before, or what is to replace it; begin nothing after *seconds*.
+
+        What is refused again, or was not tried, stays in the completer.
+        """
+        if not self._refused:
+            return
+        began = monotonic()
+        again: list[tuple[Entry, psycopg.Error]] = []
+
+        def write(some: Sequence[Entry]) -> None:
+            if monotonic() < began + seconds:
+                self._write_alone(some)
+
+        def note(entry: Entry, error: psycopg.Error) -> None:
+            again.append((entry, error))
+
+        by_halves(self._refused, write, on_refused=note)
+        plains = []
+        for entry, error in again:
+            is_refused = trouble_of(error) is Trouble.REFUSED
+            if is_refused and (plain := self._completer.plain_of(entry, error)):
+                plains.append(plain)
+            else:
+                self._note_refused(entry, error)
+        if plains:
+            by_halves(plains, write, on_refused=self._note_refused)
+        refused = self._completer.refused
+        refused.note_tried(self._refused, monotonic() - began)
+        written = [attempt.batch_id for attempt, _ in self._refused if not refused.has(attempt)]
+        self.batches = [batch_id for batch_id in written if batch_id is not None]
+
+    def _write_alone(self, some: Sequence[Entry], *before: Send) -> None:
+        """Write outcomes, and release what waits for their jobs, without the turn."""
+        part = self._careful_part(some)
+        answers = self._connection.round_trip([*before, *part.sends, resolution(some)])
+        part.receive(answers[len(before) : -1])
+        self._on_queues([row[0] for row in answers[-1] if row[0] is not None])
 
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt for attempt, _ in entries)
@@ -128,12 +182,17 @@ class Writing:
     def _write_apart(self, batch: Sequence[Entry]) -> None:
         """Write outcomes, and find those that are locked or refused.
 
-        Each that is to have a unique key might wait for it, and all of them with the others.
+        Where that takes very many statements, the rest is left to the next turn. Each outcome that
+        is to set a unique key might wait for it, and all of them with the others.
         """
+        tries = 0
 
         def write(some: Sequence[Entry]) -> None:
-            part = self._careful_part(some)
-            part.receive(self._connection.round_trip(part.sends))
+            nonlocal tries
+            tries += 1
+            if tries <= MOST_TRIES:
+                part = self._careful_part(some)
+                part.receive(self._connection.round_trip(part.sends))
 
         for entry in batch:
             if entry[1].takes_key:
@@ -142,6 +201,9 @@ class Writing:
         others = [entry for entry in batch if not entry[1].takes_key]
         if others:
             by_halves(others, write, on_refused=self._note_refused)
+        if tries > MOST_TRIES:
+            self.put_back(is_sent=False)
+            self._fresh = [entry for entry in self._fresh if entry[0] in self._answered]
 
     def _note_refused(self, entry: Entry, error: psycopg.Error) -> None:
         self._answered.add(entry[0])
@@ -168,6 +230,13 @@ class Writing:
         attempts = [(a.id, a.claim, outcome.control is not None) for a, outcome in batch]
         part.add(lambda cursor: jobs.send_owned(cursor, attempts), settle)
         return part
+
+
+def write_last(completer: Completer, connection: OwnConnection) -> None:
+    """Write what was refused before, as far as the server takes it now."""
+    with contextlib.suppress(psycopg.Error):
+        writing = Writing(completer, connection, refused=completer.refused.all())
+        writing.write_refused(seconds=LAST_SECONDS)
 
 
 def _ids_of(rows: Rows) -> set[int]:

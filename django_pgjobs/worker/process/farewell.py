@@ -13,10 +13,11 @@ from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, Entry
+from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer
 from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
+    Entry,
     Kind,
     Outcome,
     filled,

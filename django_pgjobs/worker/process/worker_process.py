@@ -350,20 +350,19 @@ class WorkerProcess:
                 attempt.interrupt(JobReleased)
             self._wait_until_empty(LAST_SECONDS)
         self._farewell.release(list(self.state.held.values()))
-        for role in (self.pump, self.announcer, self.upkeep, self.pruner, self.watchdog):
+        for role in (self.pump, self.upkeep, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
         self.async_slots.stop()
-        ended = [role.join(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
+        # The announcer after the pump, which may have written what is to be announced.
+        ended = [role.end(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
         self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
-        self.leases.stop()
-        ended += [self.leases.join(LAST_SECONDS)]
+        ended += [self.leases.end(LAST_SECONDS)]
         ended += [self.slots.join(0.5), self.async_slots.join(0.5)]
         if is_broken or self._farewell.loses_jobs:
             # Again, because it may be the role for it that crashed.
             self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
-        self.recorder.stop()
-        ended += [self.recorder.join(LAST_SECONDS)]
+        ended += [self.recorder.end(LAST_SECONDS)]
         logger.info(
             "stop    %s finished. %s. Bye.",
             counted(self.state.finished_jobs, "job"),

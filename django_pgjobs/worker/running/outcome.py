@@ -107,6 +107,9 @@ class Outcome:
         return self.control is not None and self.control.unique_key is not None
 
 
+# What an attempt came to.
+Entry = tuple[Attempt, Outcome]
+
 _STATUS = {
     Kind.DONE: JobStatus.SUCCESSFUL,
     Kind.FAIL: JobStatus.FAILED,

@@ -1,0 +1,179 @@
+"""Outcomes that the server refuses, also as plain failures: their rows are to blame.
+
+They are kept until the server lets them be written, and take up no slot meanwhile. To try many of
+them takes a statement or more for each, so they are tried beside the other work: a page at a time,
+in statements of their own, for a small part of the pump's time.
+
+None is dropped, so where too many are kept no more jobs of their tasks are claimed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+
+import psycopg
+
+from django_pgjobs.exceptions import PayloadError
+from django_pgjobs.queries.errors import is_too_large
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+
+logger = get_logger(__name__)
+
+# One is tried again after the first pause, which doubles up to the second.
+PAUSES = (1.0, 60.0)
+# So many are tried together, and up to so many while the server takes all of them.
+PAGE, LARGEST_PAGE, STEP = 8, 1_000, 8
+# The part of its time that the pump may spend on those that are refused again.
+SHARE = 0.1
+# From so many on, or so many characters of arguments and results, jobs of their tasks wait.
+MOST_KEPT, MOST_CHARACTERS = 10_000, 64 * 1024 * 1024
+# How deep the causes of an exception are followed.
+MOST_CAUSES = 10
+
+# Recorded instead of an outcome that the server refuses.
+UNWRITABLE = {
+    "exception_class": "django_pgjobs.exceptions.PayloadError",
+    "message": "the outcome could not be written; see the worker's log",
+    "traceback": "",
+}
+# The same, if it is refused for what a batch makes of it.
+TOO_LARGE = (
+    "what each() or each_item() makes of the result takes more than 1 MiB: the result, or an "
+    "element of it, with the arguments of the call that follows. Store what is large elsewhere, "
+    "and return, or pass to the call, where it is."
+)
+
+
+class RefusedOutcomes:
+    """The refused outcomes of one worker, the longest waiting first; the pump alone calls it."""
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        # By the ids of their jobs.
+        self._entries: dict[int, Entry] = {}
+        self._paths = Counter[str]()
+        self._characters = 0
+        self._page = PAGE
+        # When the next page may be tried, and when one is due; None: to be looked up.
+        self._rests_until = 0.0
+        self._first_due: float | None = math.inf
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def has(self, attempt: Attempt) -> bool:
+        """Is an outcome of this attempt kept?"""
+        entry = self._entries.get(attempt.id)
+        return entry is not None and entry[0] is attempt
+
+    def keep(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Try an outcome again later; nothing here waits for its attempt any more.
+
+        Of two attempts of a job only the later one can still own it.
+        """
+        self._state.unwritable.add(attempt.id)
+        self._state.let_go(attempt)
+        former = self._entries.get(attempt.id)
+        if former is not None:
+            if former[0].claim > attempt.claim:
+                return
+            self._take_out(attempt.id)
+        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
+        outcome.due = time.monotonic() + outcome.pause
+        _forget_locals(outcome.exception)
+        self._entries[attempt.id] = (attempt, outcome)
+        self._paths[attempt.row.task_path] += 1
+        self._characters += _size_of(attempt, outcome)
+        self._note_change()
+
+    def drop(self, attempt: Attempt) -> None:
+        """Forget the outcome of an attempt, if it is kept: the server has answered."""
+        if self.has(attempt):
+            self._take_out(attempt.id)
+            self._state.unwritable.discard(attempt.id)
+            self._note_change()
+
+    def _take_out(self, job_id: int) -> None:
+        attempt, outcome = self._entries.pop(job_id)
+        self._characters -= _size_of(attempt, outcome)
+        self._paths[attempt.row.task_path] -= 1
+        if not self._paths[attempt.row.task_path]:
+            del self._paths[attempt.row.task_path]
+
+    def _note_change(self) -> None:
+        self._first_due = None
+        is_full = len(self) >= MOST_KEPT or self._characters >= MOST_CHARACTERS
+        paths = frozenset(self._paths) if is_full else frozenset()
+        for path in paths - self._state.refused_paths:
+            message = "task=%s the outcomes of so many jobs are refused that no more are claimed"
+            logger.error(message, path)
+        self._state.refused_paths = paths
+
+    # Trying again
+
+    @property
+    def due_at(self) -> float:
+        """When to try again; infinite if nothing waits for that."""
+        if self._first_due is None:
+            dues = (outcome.due for _, outcome in self._entries.values())
+            self._first_due = min(dues, default=math.inf)
+        return max(self._first_due, self._rests_until)
+
+    def due(self) -> list[Entry]:
+        """Return what is to be tried now; it stays here until it is dropped."""
+        now = time.monotonic()
+        if self.due_at > now:
+            return []
+        return list(islice((e for e in self._entries.values() if e[1].due <= now), self._page))
+
+    def all(self) -> list[Entry]:
+        """Return everything, to be tried a last time."""
+        return list(self._entries.values())
+
+    def note_tried(self, page: Sequence[Entry], seconds: float) -> None:
+        """Note that a page was tried, which took so long."""
+        if any(self.has(attempt) for attempt, _ in page):
+            self._page = PAGE
+            self._rests_until = time.monotonic() + seconds * (1 / SHARE - 1)
+        else:
+            self._page = min(self._page * STEP, LARGEST_PAGE)
+
+
+def plain_failure(attempt: Attempt, outcome: Outcome, error: psycopg.Error) -> Outcome:
+    """Return what is to be written instead of an outcome that the server refuses."""
+    said = UNWRITABLE
+    if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
+        said = UNWRITABLE | {"message": TOO_LARGE}
+    return Outcome(
+        Kind.FAIL,
+        error=json.dumps(said | {"attempt": attempt.attempt}),
+        exception=PayloadError(said["message"]),
+        duration=outcome.duration,
+        ended_at=outcome.ended_at,
+        replaced=outcome,
+    )
+
+
+def _size_of(attempt: Attempt, outcome: Outcome) -> int:
+    row = attempt.row
+    return len(row.args) + len(row.kwargs) + len(outcome.result) + len(outcome.error)
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Let go of what the functions of a traceback held; its lines stay."""
+    for _ in range(MOST_CAUSES):
+        if error is None:
+            return
+        with contextlib.suppress(Exception):  # a project's exception may be broken in any way
+            traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

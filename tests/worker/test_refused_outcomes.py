@@ -1,0 +1,210 @@
+"""Outcomes that the server refuses to write at all for a while, in whole workers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connection
+
+from django_pgjobs import cancel
+from django_pgjobs.models import Job
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claiming import refused
+from django_pgjobs.worker.claiming.completer import Completer
+from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.sending import Sender
+from django_pgjobs.worker.turns.turn import Turn
+from tests import tasks
+from tests.factories import count_jobs, get_job, make_job, make_jobs
+from tests.helpers import wait_until
+from tests.models import Effect
+from tests.test_dependencies import enqueue_after
+from tests.worker.support import NEVER, ThreadedWorker, claim, make_options
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+ADD = "tests.tasks.add"
+TRIGGER = """
+CREATE FUNCTION refuse_job() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    IF {condition} THEN RAISE EXCEPTION 'refused'; END IF;
+    RETURN NEW;
+END
+$body$;
+CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_live
+    FOR EACH ROW EXECUTE FUNCTION refuse_job();
+CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_finished
+    FOR EACH ROW EXECUTE FUNCTION refuse_job();
+"""
+ENDS = "NEW.status IN ('successful', 'failed', 'cancelled')"
+
+
+@pytest.fixture
+def refuse(transactional_db: None) -> Iterator[Callable[[str], None]]:
+    """Let the server refuse rows for which a condition holds."""
+
+    def make(condition: str = ENDS) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(TRIGGER.format(condition=condition))
+
+    yield make
+    allow()
+
+
+def allow() -> None:
+    """Let the server refuse nothing any more."""
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION IF EXISTS refuse_job() CASCADE")
+
+
+def wait_until_kept(worker: ThreadedWorker, jobs: int) -> None:
+    wait_until(lambda: len(worker.runner.completer.refused) == jobs)
+
+
+def try_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no refused outcome be tried again within a test."""
+    monkeypatch.setattr(refused, "PAUSES", (NEVER, NEVER))
+
+
+def try_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let refused outcomes be tried again all the time."""
+    monkeypatch.setattr(refused, "PAUSES", (0.01, 0.01))
+
+
+def test_a_worker_that_ends_writes_them_if_the_server_takes_them_by_then(
+    start_thread: Start, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who repairs a trigger and restarts the workers does not let the jobs run twice."""
+    try_seldom(monkeypatch)
+    refuse()
+    for key in "ab":
+        tasks.record.enqueue(key)
+    worker = start_thread()
+    wait_until_kept(worker, 2)
+    allow()
+    assert worker.stop() == 0
+    assert count_jobs(status="successful") == 2
+    assert worker.runner.state.finished_jobs == 2
+
+
+def test_where_too_many_are_kept_no_more_jobs_of_the_task_are_claimed_but_those_of_others(
+    start_thread: Start, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of those that ran is lost."""
+    monkeypatch.setattr(refused, "MOST_KEPT", 5)
+    refuse(f"NEW.task_path = '{ADD}' AND {ENDS}")
+    jobs = make_jobs(60, ADD)
+    worker = start_thread(concurrency=1, claim_limit=2)
+    wait_until(lambda: worker.runner.state.refused_paths == {ADD})
+    others = make_jobs(20, "tests.tasks.echo", priority=-1)
+    wait_until(lambda: count_jobs(status="successful") == len(others))
+    assert count_jobs(status="ready", task_path=ADD) > len(jobs) / 2
+    try_at_once(monkeypatch)
+    allow()
+    wait_until(lambda: count_jobs(status="successful") == len(jobs) + len(others))
+    assert {get_job(job_id).attempts for job_id in jobs} == {1}
+
+
+def test_to_try_them_again_says_nothing_and_takes_no_turn_of_the_others(
+    start_thread: Start,
+    refuse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Hundreds of them would fill the log."""
+    caplog.set_level(logging.INFO)
+    try_at_once(monkeypatch)
+    refuse(f"NEW.task_path = '{ADD}' AND {ENDS}")
+    make_jobs(3, ADD)
+    worker = start_thread()
+    wait_until_kept(worker, 3)
+    said = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    before = [outcome.ended_at for _, outcome in worker.runner.completer.refused.all()]
+    tried: list[float] = []
+    note_tried = worker.runner.completer.refused.note_tried
+
+    def noted(*args: object) -> None:
+        tried.append(1)
+        note_tried(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(worker.runner.completer.refused, "note_tried", noted)
+    wait_until(lambda: len(tried) > 5)
+    make_job("tests.tasks.echo")
+    wait_until(lambda: count_jobs(status="successful") == 1)
+    wait_until(lambda: len(tried) > 10)
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == said
+    assert before == [outcome.ended_at for _, outcome in worker.runner.completer.refused.all()]
+
+
+def test_no_warning_of_the_driver_follows_a_refusal(
+    start_thread: Start, refuse: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse()
+    make_jobs(30, ADD)
+    wait_until_kept(start_thread(), 30)
+    assert [r.getMessage() for r in caplog.records if r.name == "psycopg"] == []
+
+
+def test_many_of_them_are_found_in_several_turns(
+    own: OwnConnection,
+    worker: int,
+    refuse: Callable[..., None],
+) -> None:
+    """Claims and other outcomes go on in between."""
+    make_jobs(150, ADD)
+    state = WorkerState(make_options(), "test:1")
+    completer = Completer(state, Tally(), lambda attempt, outcome: None)
+    for row in claim(own, worker, 150):
+        attempt = state.held[row.id] = make_attempt(row, state.options)
+        completer.add(attempt, Outcome(Kind.DONE))
+    refuse()
+    turns = 0
+    while state.held:
+        turns += 1
+        turn = Turn(worker)
+        writing = Writing.of_due(completer, own, flushes=True, on_queues=lambda queues: None)
+        writing.plan(turn)
+        Sender("test:1").send(turn, own)
+        assert len(state.held) + len(completer.refused) == 150
+    assert turns > 4
+    assert (len(completer), len(completer.refused)) == (0, 150)
+
+
+def test_what_waits_for_such_a_job_goes_on_once_its_outcome_is_written(
+    start_thread: Start, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key, and a job that depends on it."""
+    try_at_once(monkeypatch)
+    first = make_job(ADD, concurrency_key="shop:1")
+    refuse(f"NEW.id = {first} AND {ENDS}")
+    second = make_job(ADD, concurrency_key="shop:1")
+    dependant = enqueue_after(first)
+    worker = start_thread(poll_interval=NEVER)
+    wait_until_kept(worker, 1)
+    allow()
+    wait_until(lambda: count_jobs(status="successful") == 3)
+    assert get_job(second).started_at > get_job(first).finished_at
+    assert get_job(dependant).started_at > get_job(first).finished_at
+
+
+def test_a_job_that_is_cancelled_or_deleted_meanwhile_is_not_run_again(
+    start_thread: Start, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_seldom(monkeypatch)
+    refuse()
+    cancelled, deleted = (tasks.record.enqueue(key) for key in ("cancelled", "deleted"))
+    worker = start_thread()
+    wait_until_kept(worker, 2)
+    cancel(cancelled.id)
+    allow()
+    Job.objects.filter(id=deleted.id).delete()
+    worker.stop()
+    assert get_job(cancelled.id).status == "successful"
+    assert Job.objects.count() == Effect.objects.filter(key="cancelled").count() == 1

@@ -77,8 +77,8 @@ FILLINGS = (
     (
         "unique key that somebody just took",
         f"{WORKER}claiming/writing.py",
-        "is Trouble.REFUSED and not _is_overtaken(entry, error):",
-        "is Trouble.REFUSED:",
+        "is not Trouble.REFUSED or _is_overtaken(entry, error):",
+        "is not Trouble.REFUSED:",
         (f"{KEYS}test_a_unique_key_that_is_taken_meanwhile_fails_nothing",),
     ),
     (
@@ -91,7 +91,7 @@ FILLINGS = (
     (
         "outcome of a row that nothing may change for a while",
         f"{WORKER}claiming/completer.py",
-        "        self.refused.keep(attempt, outcome.replaced or outcome)\n\n",
+        "        self.refused.keep(attempt, outcome)\n\n",
         "        self._state.let_go(attempt)\n\n",
         ("tests/worker/test_completer.py",),
     ),

@@ -15,6 +15,7 @@ import pytest
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, Completer
 from django_pgjobs.worker.claiming.outcome_statements import writings
+from django_pgjobs.worker.claiming.refused import plain_failure
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
@@ -208,22 +209,30 @@ def test_a_job_that_runs_again_is_not_counted_as_finished(made: Completing) -> N
     assert (made.state.finished_jobs, made.stored) == (0, [1])
 
 
-def test_the_outcome_that_is_refused_becomes_a_failure_and_is_kept_if_that_is_refused_too(
-    made: Completing,
-) -> None:
-    """Then the row is to blame, not what the job came to."""
+def test_an_outcome_that_is_refused_is_kept_until_it_is_written(made: Completing) -> None:
     made.add(1)
     [entry] = made.take()
-    made.completer.simplify(entry, psycopg.DataError("no"))
-    [(attempt, plain)] = made.completer.take_due()
-    assert (attempt, plain.kind, list(made.state.held)) == (entry[0], Kind.FAIL, [1])
-    assert not made.completer.is_all_aside  # it is to be tried before the worker ends
-    made.completer.simplify((attempt, plain), psycopg.DataError("no"))
+    made.completer.keep_refused(entry, psycopg.DataError("no"))
     assert (made.completer.take_due(), made.state.held) == ([], {})
     assert (made.completer.refused.all(), made.state.unwritable) == ([entry], {1})
     assert made.completer.due_at == entry[1].due
     made.completer.settle([entry], {1})
     assert (made.stored, made.state.unwritable, made.completer.due_at) == ([1], set(), math.inf)
+
+
+def test_if_the_row_is_locked_the_outcome_itself_is_tried_again_and_not_what_replaces_it(
+    made: Completing,
+) -> None:
+    """By then the server may take it."""
+    made.add(1)
+    [entry] = made.take()
+    plain = plain_failure(entry, psycopg.DataError("no"))
+    assert plain is not None
+    made.completer.put_aside(plain)
+    assert made.completer.unwritten() == {entry[0]: entry[1]}
+    made.completer.keep_refused(entry, psycopg.DataError("no"))
+    made.completer.put_aside(plain)
+    assert (made.completer.refused.all(), made.completer.take_due()) == ([entry], [])
 
 
 def test_an_earlier_attempt_of_a_job_does_not_take_the_place_of_a_later_one(
@@ -242,34 +251,22 @@ def test_an_earlier_attempt_of_a_job_does_not_take_the_place_of_a_later_one(
     assert made.state.unwritable == {1}
 
 
-def test_the_failure_that_replaces_a_refused_outcome_tells_of_the_same_attempt(
-    made: Completing,
-) -> None:
+def test_the_failure_that_replaces_a_refused_outcome_tells_of_the_same_attempt() -> None:
     attempt = make_attempt_of(1, attempts=3)
     ended = Outcome(Kind.DONE, duration=4.2, ended_at=17.0)
-    made.completer.simplify((attempt, ended), psycopg.DataError("no"))
-    [(_, plain)] = made.completer.take_due()
-    assert json.loads(plain.error)["attempt"] == 3
-    assert (plain.duration, plain.ended_at) == (4.2, 17.0)
-
-
-def test_a_task_may_fail_with_any_text_and_be_refused_once(made: Completing) -> None:
-    """Whether an outcome was replaced before does not show in its text."""
-    attempt = make_attempt_of(1)
-    made.completer.simplify((attempt, Outcome(Kind.FAIL)), psycopg.DataError("no"))
-    [(_, plain)] = made.completer.take_due()
-    same = Outcome(Kind.FAIL, error=plain.error)
-    made.completer.simplify((attempt, same), psycopg.DataError("no"))
-    assert made.state.unwritable == set()
+    replacing = plain_failure((attempt, ended), psycopg.DataError("no"))
+    assert replacing is not None
+    assert replacing[0] is attempt
+    assert json.loads(replacing[1].error)["attempt"] == 3
+    assert (replacing[1].duration, replacing[1].ended_at) == (4.2, 17.0)
 
 
 def test_a_job_that_was_never_begun_does_not_fail_because_it_cannot_be_given_back(
     made: Completing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    attempt = made.state.held[1] = make_attempt_of(1)
-    made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
-    assert (made.completer.take_due(), made.state.held) == ([], {})
-    assert made.state.unwritable == {1}
+    entry = make_attempt_of(1), released(AT_SHUTDOWN)
+    assert plain_failure(entry, psycopg.DataError("no")) is None
+    made.completer.keep_refused(entry, psycopg.DataError("no"))
     assert "job=1 its outcome cannot be written now, the job stays running: no" in caplog.text
 
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
@@ -66,6 +67,18 @@ def test_the_pauses_grow() -> None:
         pauses.append(outcome.pause)
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == PAUSES
+
+
+def test_a_plain_failure_is_tried_again_if_the_server_says_something_else_or_now_and_then() -> None:
+    """The row may let it pass by then, and not the outcome."""
+    made, outcome = Keeping(0), Outcome(Kind.DONE, refusal="no")
+    entry = make_attempt_of(1), outcome
+    assert not made.refused.is_as_before(entry, psycopg.DataError("no"))
+    made.refused.keep(*entry)
+    assert made.refused.is_as_before(entry, psycopg.DataError("no"))
+    assert not made.refused.is_as_before(entry, psycopg.DataError("never"))
+    outcome.pause = PAUSES[1]
+    assert not made.refused.is_as_before(entry, psycopg.DataError("no"))
 
 
 def test_what_is_refused_again_gives_the_others_most_of_the_time(

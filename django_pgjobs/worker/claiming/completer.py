@@ -5,7 +5,7 @@ Slots add outcomes; the pump takes them in batches, and sends one statement per 
 or lost to another attempt. Nothing is forgotten when a connection breaks; an outcome that may
 already be written is sent again, which the claim in every WHERE clause makes harmless.
 
-The server may refuse an outcome. Then the job is to fail with a plain text; if even that is
+The server may refuse an outcome. Then the job fails with a plain text (`writing`); if even that is
 refused, its row is to blame, and the outcome itself is tried again later (`refused`).
 
 A transaction of the project may lock a job's row for as long as it lasts. Then the outcome is set
@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Sequence
 import psycopg
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.refused import RefusedOutcomes, plain_failure
+from django_pgjobs.worker.claiming.refused import RefusedOutcomes
 from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
@@ -167,8 +167,7 @@ class Completer:
     @property
     def is_all_aside(self) -> bool:
         """Does everything that the worker still holds wait for somebody's lock?"""
-        waiting = {job_id for job_id, entry in self._aside.items() if entry[1].pause}
-        return not len(self) and self._state.held.keys() <= waiting
+        return not len(self) and self._state.held.keys() <= self._aside.keys()
 
     def take_due(self) -> list[Entry]:
         """Return the outcomes that are to be tried again; they stay here until they are settled."""
@@ -202,52 +201,31 @@ class Completer:
     def put_aside(self, entry: Entry) -> None:
         """Try an outcome again a little later: no row is to blame, or it is locked."""
         attempt, outcome = entry
+        outcome = outcome.replaced or outcome
         if self.refused.has(attempt):
-            self.refused.keep(attempt, outcome.replaced or outcome)
+            self.refused.keep(attempt, outcome)
+            return
+        other = self._aside.pop(attempt.id, None)
+        if other is not None and other[0].claim > attempt.claim:
+            self._aside[attempt.id] = other
+            self._settle_lost(attempt, outcome)
             return
         if not outcome.pause:
             logger.of(attempt).info("its outcome waits, for a lock, the schema or a right")
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
-        self._let_wait(entry)
+        self._aside[attempt.id] = (attempt, outcome)  # behind the others
 
-    def _let_wait(self, entry: Entry) -> None:
-        """Keep an outcome behind the others, unless a later attempt of the job has one."""
+    def keep_refused(self, entry: Entry, error: psycopg.Error) -> None:
+        """Try an outcome again later that the server refuses, also as a plain failure."""
         attempt, outcome = entry
-        other = self._aside.get(attempt.id)
-        if other is not None and other[0].claim > attempt.claim:
-            self._settle_lost(attempt, outcome)
-            return
-        self._aside.pop(attempt.id, None)
-        self._aside[attempt.id] = entry
-
-    def simplify(self, entry: Entry, error: psycopg.Error) -> None:
-        """Let a job fail with a plain text, because the server refuses its outcome.
-
-        If it refuses even that, the outcome is tried again later, and so is that of a job which
-        was only to be given back before it had begun: it has not failed.
-        """
-        attempt, outcome = entry
-        if plain := self.plain_of(entry, error):
-            self._let_wait(plain)
-            return
         if self.aside(attempt) is not None:
             del self._aside[attempt.id]
         level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
         message = "its outcome cannot be written now, the job stays running: %s"
-        logger.of(attempt).log(level, message, str(error).strip())
-        self.refused.keep(attempt, outcome.replaced or outcome)
-
-    def plain_of(self, entry: Entry, error: psycopg.Error) -> Entry | None:
-        """Return what is to be written instead of a refused outcome; None for nothing."""
-        attempt, outcome = entry
-        is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
-        if outcome.replaced is not None or is_unbegun:
-            return None
-        level = logging.DEBUG if self.refused.has(attempt) else logging.WARNING
-        message = "the server refuses its outcome; it is to fail: %s"
-        logger.of(attempt).log(level, message, str(error).strip())
-        return attempt, plain_failure(attempt, outcome, error)
+        outcome.refusal = str(error).strip()
+        logger.of(attempt).log(level, message, outcome.refusal)
+        self.refused.keep(attempt, outcome)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)

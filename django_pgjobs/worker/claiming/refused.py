@@ -96,6 +96,15 @@ class RefusedOutcomes:
         self._characters += _size_of(attempt, outcome)
         self._note_change()
 
+    def is_as_before(self, entry: Entry, error: psycopg.Error) -> bool:
+        """Would the server now refuse a plain failure, too, for what it said before?
+
+        That is asked only now and then, because who allows the outcome may do so at any time.
+        """
+        attempt, outcome = entry
+        is_same = self.has(attempt) and outcome.refusal == str(error).strip()
+        return is_same and outcome.pause < PAUSES[1]
+
     def drop(self, attempt: Attempt) -> None:
         """Forget the outcome of an attempt, if it is kept: the server has answered."""
         if self.has(attempt):
@@ -149,12 +158,18 @@ class RefusedOutcomes:
             self._page = min(self._page * STEP, LARGEST_PAGE)
 
 
-def plain_failure(attempt: Attempt, outcome: Outcome, error: psycopg.Error) -> Outcome:
-    """Return what is to be written instead of an outcome that the server refuses."""
+def plain_failure(entry: Entry, error: psycopg.Error) -> Entry | None:
+    """Return what is to be written instead of an outcome that the server refuses.
+
+    None for a job that was only to be given back before it had begun: it has not failed.
+    """
+    attempt, outcome = entry
+    if outcome.kind is Kind.RELEASE and not attempt.started_at:
+        return None
     said = UNWRITABLE
     if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
         said = UNWRITABLE | {"message": TOO_LARGE}
-    return Outcome(
+    return attempt, Outcome(
         Kind.FAIL,
         error=json.dumps(said | {"attempt": attempt.attempt}),
         exception=PayloadError(said["message"]),

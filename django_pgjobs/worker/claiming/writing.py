@@ -21,10 +21,14 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, meant_by
 from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
+from django_pgjobs.worker.claiming.refused import plain_failure
 from django_pgjobs.worker.running.capacity import most_ahead
 from django_pgjobs.worker.running.outcome import Entry
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
+
+logger = get_logger(__name__)
 
 # After so many statements that look for refused outcomes the turn goes on.
 MOST_TRIES = 100
@@ -141,25 +145,12 @@ class Writing:
         if not self._refused:
             return
         began = monotonic()
-        again: list[tuple[Entry, psycopg.Error]] = []
 
         def write(some: Sequence[Entry]) -> None:
             if monotonic() < began + seconds:
                 self._write_alone(some)
 
-        def note(entry: Entry, error: psycopg.Error) -> None:
-            again.append((entry, error))
-
-        by_halves(self._refused, write, on_refused=note)
-        plains = []
-        for entry, error in again:
-            is_refused = trouble_of(error) is Trouble.REFUSED
-            if is_refused and (plain := self._completer.plain_of(entry, error)):
-                plains.append(plain)
-            else:
-                self._note_refused(entry, error)
-        if plains:
-            by_halves(plains, write, on_refused=self._note_refused)
+        by_halves(self._refused, write, on_refused=self._note_refused)
         refused = self._completer.refused
         refused.note_tried(self._refused, monotonic() - began)
         written = [attempt.batch_id for attempt, _ in self._refused if not refused.has(attempt)]
@@ -206,11 +197,34 @@ class Writing:
             self._fresh = [entry for entry in self._fresh if entry[0] in self._answered]
 
     def _note_refused(self, entry: Entry, error: psycopg.Error) -> None:
-        self._answered.add(entry[0])
-        if trouble_of(error) is Trouble.REFUSED and not _is_overtaken(entry, error):
-            self._completer.simplify(entry, error)
-        else:
+        if trouble_of(error) is not Trouble.REFUSED or _is_overtaken(entry, error):
             self._completer.put_aside(entry)
+        elif self._completer.refused.is_as_before(entry, error) or not (
+            plain := plain_failure(entry, error)
+        ):
+            self._completer.keep_refused(entry, error)
+        else:
+            self._write_plain(plain, entry, error)
+        self._answered.add(entry[0])
+
+    def _write_plain(self, plain: Entry, entry: Entry, error: psycopg.Error) -> None:
+        """Let a job fail with a plain text, because the server has just refused its outcome.
+
+        Later it might take that again: what was wrong for a moment is to fail no job.
+        """
+        try:
+            self._write_alone([plain])
+        except psycopg.Error as refusal:
+            trouble = trouble_of(refusal)
+            if trouble is Trouble.LOST:
+                raise
+            if trouble is Trouble.REFUSED:
+                self._completer.keep_refused(entry, refusal)
+            else:
+                self._completer.put_aside(entry)
+        else:
+            message = "the server refuses its outcome; it fails: %s"
+            logger.of(entry[0]).warning(message, str(error).strip())
 
     def _careful_part(
         self, batch: Sequence[Entry], *, on_refused: Callable[[psycopg.Error], None] = give_up

@@ -96,6 +96,27 @@ FILLINGS = (
         ("tests/worker/test_completer.py",),
     ),
     (
+        "last try of refused outcomes",
+        f"{WORKER}claiming/pump.py",
+        "            write_last(self._completer, self._connection)\n",
+        "            pass\n",
+        ("tests/worker/test_refused_outcomes.py",),
+    ),
+    (
+        "outcome of a later attempt that waits",
+        f"{WORKER}claiming/completer.py",
+        "other[0].claim > attempt.claim",
+        "False",
+        ("tests/worker/test_completer.py",),
+    ),
+    (
+        "lost jobs behind those that cannot be rescued",
+        f"{WORKER}process/leases.py",
+        "known=self._left_alone()",
+        "known=()",
+        ("tests/worker/test_refused_rescue.py",),
+    ),
+    (
         "job of a lost claim that cannot be given back for a while",
         f"{WORKER}upkeep/unheld.py",
         "known = [*held, *self._refusals.passed_over()]",

@@ -34,7 +34,7 @@ import psycopg
 
 from django_pgjobs.queries import jobs, stacks, workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.job_log import log_rescue
 from django_pgjobs.worker.running.stacks import stack_of
@@ -47,6 +47,9 @@ logger = get_logger(__name__)
 
 RESCUE_BATCH = 1_000
 RETRY_SECONDS = 1.0
+# How long a job is left alone that the server refuses to rescue. Trying many of them takes longer
+# than a pass may last, and those behind them would never have their turn.
+REFUSED_SECONDS = 60.0
 # A worker without jobs keeps no connection for a pause that is longer, ...
 IDLE_SECONDS = 10.0
 # ... and looks so often whether it has some.
@@ -88,6 +91,8 @@ class LeaseKeeper(Role):
         self._had_jobs = False
         # Jobs that the server refused to rescue.
         self._told = LoggedJobs()
+        # Until when they are left alone.
+        self._passed_over: dict[int, float] = {}
         self.is_leader = False
         # Is there trouble with the database, as far as the last turn knows?
         self.is_failing = False
@@ -265,14 +270,29 @@ class LeaseKeeper(Role):
                 return jobs.find_lost_job(cursor, passed_over=passed_over)
 
         def note(job_id: int, error: psycopg.Error) -> None:
+            if trouble_of(error) is Trouble.REFUSED:
+                self._passed_over[job_id] = time.monotonic() + REFUSED_SECONDS
             self._note_refused(connection, job_id, str(error).strip())
 
-        pages = in_pages(connection, rescue, size=RESCUE_BATCH, find=find, on_refused=note)
+        pages = in_pages(
+            connection,
+            rescue,
+            size=RESCUE_BATCH,
+            find=find,
+            on_refused=note,
+            known=self._left_alone(),
+        )
         for rescued in pages:
             self._on_rescued(rescued)
             for job in rescued:
                 log_rescue(job, self._state.name)
         return not is_over()
+
+    def _left_alone(self) -> list[int]:
+        """Return the jobs that the server has just refused to rescue."""
+        now = time.monotonic()
+        self._passed_over = {i: until for i, until in self._passed_over.items() if until > now}
+        return list(self._passed_over)
 
     def _note_refused(self, connection: OwnConnection, job_id: int, reason: str) -> None:
         if not self._told.is_new(job_id):

@@ -168,7 +168,7 @@ def test_what_is_paused_is_named(function: Callable[..., object], name: str) -> 
     assert f"Write {name}(task=tests.tasks.add), or queue= or key=." in bad(function, add)
 
 
-@pytest.mark.parametrize("given", [plain, 5, add.s(1, 2)], ids=str)
+@pytest.mark.parametrize("given", [plain, 5, add.s(1, 2)], ids=["function", "number", "call"])
 def test_a_task_to_pause_is_a_task_or_its_path(given: Any) -> None:
     assert "expected task= to be a task or its path, got " in bad(pause, task=given)
 

@@ -91,7 +91,7 @@ class WorkerState:
     # now, or they may have killed this worker. The pump adds them.
     unwritable: set[int] = field(default_factory=set)
     # Tasks of which no more jobs are claimed, because so many of their outcomes are refused.
-    refused_paths: frozenset[str] = frozenset()
+    refused_paths: set[str] = field(default_factory=set)
     stopping: bool = False
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False

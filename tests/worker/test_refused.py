@@ -7,12 +7,11 @@ import math
 import time
 from collections.abc import Callable
 
-import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming import refused
-from django_pgjobs.worker.claiming.refused import LARGEST_PAGE, PAGE, PAUSES, RefusedOutcomes
+from django_pgjobs.worker.claiming.refused import PAGE, PAUSES, RefusedOutcomes
 from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
@@ -69,18 +68,6 @@ def test_the_pauses_grow() -> None:
     assert (pauses[0], pauses[-1]) == PAUSES
 
 
-def test_a_plain_failure_is_tried_again_if_the_server_says_something_else_or_now_and_then() -> None:
-    """The row may let it pass by then, and not the outcome."""
-    made, outcome = Keeping(0), Outcome(Kind.DONE, refusal="no")
-    entry = make_attempt_of(1), outcome
-    assert not made.refused.is_as_before(entry, psycopg.DataError("no"))
-    made.refused.keep(*entry)
-    assert made.refused.is_as_before(entry, psycopg.DataError("no"))
-    assert not made.refused.is_as_before(entry, psycopg.DataError("never"))
-    outcome.pause = PAUSES[1]
-    assert not made.refused.is_as_before(entry, psycopg.DataError("no"))
-
-
 def test_what_is_refused_again_gives_the_others_most_of_the_time(
     keeping: Callable[[int], Keeping],
 ) -> None:
@@ -96,28 +83,25 @@ def test_what_is_refused_again_gives_the_others_most_of_the_time(
     assert made.refused.due_at > now + 800
 
 
-def test_once_the_server_takes_them_all_are_written_soon(
+def test_once_the_server_takes_them_all_are_written_at_once(
     keeping: Callable[[int], Keeping],
 ) -> None:
-    made = keeping(3_000)
-    sizes = []
+    made = keeping(50)
+    written = []
     while page := made.refused.due():
-        sizes.append(len(page))
+        written += [attempt.id for attempt, _ in page]
         drop(made.refused, page)
         made.refused.note_tried(page, 100.0)
-    assert sizes == sorted(sizes[:-1]) + sizes[-1:]
-    assert (sum(sizes), max(sizes)) == (3_000, LARGEST_PAGE)
+    assert written == list(range(1, 51))
     assert (made.state.unwritable, made.refused.due_at, len(made.refused)) == (set(), math.inf, 0)
 
 
-@pytest.mark.parametrize("limit", ["MOST_KEPT", "MOST_CHARACTERS"])
 def test_where_too_many_are_kept_no_more_jobs_of_their_tasks_are_claimed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None is dropped, and the memory of the worker is not filled."""
     made = Keeping(0)
-    size = len(make_attempt_of(1).row.args + make_attempt_of(1).row.kwargs)
-    monkeypatch.setattr(refused, limit, 3 if limit == "MOST_KEPT" else 3 * size)
+    monkeypatch.setattr(refused, "MOST_KEPT", 3)
     first = made.keep(1, task_path="a.b")
     made.keep(2)
     assert made.state.refused_paths == set()
@@ -133,32 +117,3 @@ def test_where_too_many_are_kept_no_more_jobs_of_their_tasks_are_claimed(
     assert made.state.refused_paths == {"tests.tasks.add"}
     drop(made.refused, made.refused.all()[:1])
     assert made.state.refused_paths == set()
-
-
-def test_what_is_kept_does_not_keep_what_a_task_had_in_its_variables() -> None:
-    """Hundreds of failures may wait, each with the frames of its traceback."""
-
-    class Large:
-        alive = 0
-
-        def __init__(self) -> None:
-            Large.alive += 1
-
-        def __del__(self) -> None:
-            Large.alive -= 1
-
-    def fail() -> None:
-        large = Large()
-        raise ValueError(id(large))
-
-    made, outcome = Keeping(0), Outcome(Kind.FAIL)
-    try:
-        try:
-            fail()
-        except ValueError as error:
-            raise RuntimeError from error
-    except RuntimeError as error:
-        outcome.exception = error
-    assert Large.alive == 1
-    made.refused.keep(make_attempt_of(1), outcome)
-    assert Large.alive == 0

@@ -223,8 +223,7 @@ class Completer:
             del self._aside[attempt.id]
         level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
         message = "its outcome cannot be written now, the job stays running: %s"
-        outcome.refusal = str(error).strip()
-        logger.of(attempt).log(level, message, outcome.refusal)
+        logger.of(attempt).log(level, message, str(error).strip())
         self.refused.keep(attempt, outcome)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -9,12 +9,9 @@ None is dropped, so where too many are kept no more jobs of their tasks are clai
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
-import traceback
-from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -31,14 +28,12 @@ logger = get_logger(__name__)
 
 # One is tried again after the first pause, which doubles up to the second.
 PAUSES = (1.0, 60.0)
-# So many are tried together, and up to so many while the server takes all of them.
-PAGE, LARGEST_PAGE, STEP = 8, 1_000, 8
+# So many are tried together.
+PAGE = 8
 # The part of its time that the pump may spend on those that are refused again.
 SHARE = 0.1
-# From so many on, or so many characters of arguments and results, jobs of their tasks wait.
-MOST_KEPT, MOST_CHARACTERS = 10_000, 64 * 1024 * 1024
-# How deep the causes of an exception are followed.
-MOST_CAUSES = 10
+# From so many on jobs of their tasks wait.
+MOST_KEPT = 1_000
 
 # Recorded instead of an outcome that the server refuses.
 UNWRITABLE = {
@@ -61,9 +56,6 @@ class RefusedOutcomes:
         self._state = state
         # By the ids of their jobs.
         self._entries: dict[int, Entry] = {}
-        self._paths = Counter[str]()
-        self._characters = 0
-        self._page = PAGE
         # When the next page may be tried, and when one is due; None: to be looked up.
         self._rests_until = 0.0
         self._first_due: float | None = math.inf
@@ -83,46 +75,27 @@ class RefusedOutcomes:
         """
         self._state.unwritable.add(attempt.id)
         self._state.let_go(attempt)
-        former = self._entries.get(attempt.id)
-        if former is not None:
-            if former[0].claim > attempt.claim:
-                return
-            self._take_out(attempt.id)
+        former = self._entries.pop(attempt.id, None)  # to go behind the others
+        if former is not None and former[0].claim > attempt.claim:
+            self._entries[attempt.id] = former
+            return
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
-        _forget_locals(outcome.exception)
         self._entries[attempt.id] = (attempt, outcome)
-        self._paths[attempt.row.task_path] += 1
-        self._characters += _size_of(attempt, outcome)
         self._note_change()
-
-    def is_as_before(self, entry: Entry, error: psycopg.Error) -> bool:
-        """Would the server now refuse a plain failure, too, for what it said before?
-
-        That is asked only now and then, because who allows the outcome may do so at any time.
-        """
-        attempt, outcome = entry
-        is_same = self.has(attempt) and outcome.refusal == str(error).strip()
-        return is_same and outcome.pause < PAUSES[1]
 
     def drop(self, attempt: Attempt) -> None:
         """Forget the outcome of an attempt, if it is kept: the server has answered."""
         if self.has(attempt):
-            self._take_out(attempt.id)
+            del self._entries[attempt.id]
             self._state.unwritable.discard(attempt.id)
             self._note_change()
 
-    def _take_out(self, job_id: int) -> None:
-        attempt, outcome = self._entries.pop(job_id)
-        self._characters -= _size_of(attempt, outcome)
-        self._paths[attempt.row.task_path] -= 1
-        if not self._paths[attempt.row.task_path]:
-            del self._paths[attempt.row.task_path]
-
     def _note_change(self) -> None:
         self._first_due = None
-        is_full = len(self) >= MOST_KEPT or self._characters >= MOST_CHARACTERS
-        paths = frozenset(self._paths) if is_full else frozenset()
+        paths: set[str] = set()
+        if len(self) >= MOST_KEPT:
+            paths = {attempt.row.task_path for attempt, _ in self._entries.values()}
         for path in paths - self._state.refused_paths:
             message = "task=%s the outcomes of so many jobs are refused that no more are claimed"
             logger.error(message, path)
@@ -143,7 +116,7 @@ class RefusedOutcomes:
         now = time.monotonic()
         if self.due_at > now:
             return []
-        return list(islice((e for e in self._entries.values() if e[1].due <= now), self._page))
+        return list(islice((e for e in self._entries.values() if e[1].due <= now), PAGE))
 
     def all(self) -> list[Entry]:
         """Return everything, to be tried a last time."""
@@ -152,10 +125,7 @@ class RefusedOutcomes:
     def note_tried(self, page: Sequence[Entry], seconds: float) -> None:
         """Note that a page was tried, which took so long."""
         if any(self.has(attempt) for attempt, _ in page):
-            self._page = PAGE
             self._rests_until = time.monotonic() + seconds * (1 / SHARE - 1)
-        else:
-            self._page = min(self._page * STEP, LARGEST_PAGE)
 
 
 def plain_failure(entry: Entry, error: psycopg.Error) -> Entry | None:
@@ -177,18 +147,3 @@ def plain_failure(entry: Entry, error: psycopg.Error) -> Entry | None:
         ended_at=outcome.ended_at,
         replaced=outcome,
     )
-
-
-def _size_of(attempt: Attempt, outcome: Outcome) -> int:
-    row = attempt.row
-    return len(row.args) + len(row.kwargs) + len(outcome.result) + len(outcome.error)
-
-
-def _forget_locals(error: BaseException | None) -> None:
-    """Let go of what the functions of a traceback held; its lines stay."""
-    for _ in range(MOST_CAUSES):
-        if error is None:
-            return
-        with contextlib.suppress(Exception):  # a project's exception may be broken in any way
-            traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__

@@ -83,11 +83,8 @@ class Writing:
                 if entry[1].takes_key:
                     completer.put_aside(entry)
             fresh = [entry for entry in fresh if not entry[1].takes_key]
-        aside, keyed, refused = (
-            completer.take_due(),
-            completer.take_due_keys(),
-            completer.refused.due(),
-        )
+        aside, keyed = completer.take_due(), completer.take_due_keys()
+        refused = completer.refused.due()
         return cls(completer, connection, fresh, aside, keyed, refused, on_queues=on_queues)
 
     @property
@@ -199,12 +196,10 @@ class Writing:
     def _note_refused(self, entry: Entry, error: psycopg.Error) -> None:
         if trouble_of(error) is not Trouble.REFUSED or _is_overtaken(entry, error):
             self._completer.put_aside(entry)
-        elif self._completer.refused.is_as_before(entry, error) or not (
-            plain := plain_failure(entry, error)
-        ):
-            self._completer.keep_refused(entry, error)
-        else:
+        elif plain := plain_failure(entry, error):
             self._write_plain(plain, entry, error)
+        else:
+            self._completer.keep_refused(entry, error)
         self._answered.add(entry[0])
 
     def _write_plain(self, plain: Entry, entry: Entry, error: psycopg.Error) -> None:

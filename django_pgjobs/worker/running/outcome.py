@@ -71,7 +71,6 @@ class Outcome:
 
     *interrupted*: the job was begun, and ends or is handed back because of the worker.
     *replaced*: the outcome that the server refuses, instead of which it is written.
-    *refusal*: what the server said when it refused it, and also what was to replace it.
     *control*: what the job is to have before it begins.
     """
 
@@ -87,7 +86,6 @@ class Outcome:
     stored: bool = False
     sent: bool = False
     replaced: Outcome | None = None
-    refusal: str = ""
     control: Control | None = None
     # When to write it again if its row is locked or refused, and how long after the last time.
     due: float = 0.0

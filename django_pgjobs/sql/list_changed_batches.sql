@@ -57,26 +57,28 @@ FROM (
         FROM paged
         WHERE
             {paged.is_countable}
-            AND EXISTS (
-                SELECT
-                FROM pgjobs_batch_page AS page
-                CROSS JOIN LATERAL (
-                    SELECT (
-                        SELECT one.cancel_requested_at
-                        FROM pgjobs_batch AS one
-                        WHERE one.id = page.batch_id
-                        LIMIT 1
-                    ) IS NOT NULL AS is_cancelled
-                    OFFSET 0
-                ) AS batch
-                WHERE
-                    page.batch_id = paged.batch_id
-                    AND (
-                        page.is_kept <> batch.is_cancelled
-                        OR NOT page.is_kept AND NOT EXISTS (
+            AND (
+                EXISTS (
+                    SELECT
+                    FROM pgjobs_batch_page AS page
+                    WHERE
+                        page.batch_id = paged.batch_id
+                        AND page.is_kept = ((
+                            SELECT batch.cancel_requested_at
+                            FROM pgjobs_batch AS batch
+                            WHERE batch.id = paged.batch_id
+                            LIMIT 1
+                        ) IS NULL)
+                )
+                OR EXISTS (
+                    SELECT
+                    FROM pgjobs_batch_page AS page
+                    WHERE
+                        page.batch_id = paged.batch_id AND NOT page.is_kept
+                        AND NOT EXISTS (
                             SELECT FROM pgjobs_job_live AS job WHERE job.id = page.source_id
                         )
-                    )
+                )
             )
         LIMIT %(max_batches)s::integer
     )

@@ -259,14 +259,25 @@ BEGIN
         WHERE follower.id = ANY (locked)
     ) AS batch
     CROSS JOIN LATERAL (
-        SELECT one.batch_id, one.source_id, one.position, one.is_kept
-        FROM home.pgjobs_batch_page AS one
-        WHERE
-            one.batch_id = batch.id AND (NOT one.is_kept OR NOT batch.is_cancelled)
-            AND (one.is_kept OR batch.is_cancelled OR NOT EXISTS (
-                SELECT FROM home.pgjobs_job_live AS job WHERE job.id = one.source_id
-            ))
-        ORDER BY one.batch_id, one.is_kept, one.source_id
+        (
+            SELECT fresh.batch_id, fresh.source_id, fresh.position, fresh.is_kept
+            FROM home.pgjobs_batch_page AS fresh
+            WHERE
+                fresh.batch_id = batch.id AND NOT fresh.is_kept
+                AND (batch.is_cancelled OR NOT EXISTS (
+                    SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
+                ))
+            ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT kept.batch_id, kept.source_id, kept.position, kept.is_kept
+            FROM home.pgjobs_batch_page AS kept
+            WHERE kept.batch_id = batch.id AND kept.is_kept AND NOT batch.is_cancelled
+            ORDER BY kept.batch_id, kept.is_kept, kept.source_id
+            LIMIT 1
+        )
         LIMIT 1
     ) AS page
     ORDER BY page.batch_id

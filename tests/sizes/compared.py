@@ -55,4 +55,5 @@ def facts(text: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """Return a text without tags, on one line."""
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+    whole = text.replace("<wbr>", "")
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", whole)).split())

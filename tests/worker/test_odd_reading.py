@@ -49,6 +49,7 @@ ANSWERS: dict[str, Any] = {
     "waits_for": [1],
     "statuses": ["failed"],
     "roots": [1],
+    "marked": [1],
     "queue_names": None,
     "also_names": [],
     "task_paths": None,

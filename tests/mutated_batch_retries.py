@@ -106,15 +106,22 @@ BATCH_RETRIES = (
     (
         "result whose job runs again before it is taken up",
         STEPS,
-        "                AND (batch.is_cancelled OR NOT EXISTS (\n",
-        "                AND (TRUE OR NOT EXISTS (\n",
+        "                    AND (batch.is_cancelled OR NOT EXISTS (\n",
+        "                    AND (TRUE OR NOT EXISTS (\n",
         REQUEUES,
     ),
     (
         "result whose job is requeued while it is taken up",
         STEPS,
-        "        FOR KEY SHARE SKIP LOCKED;\n        is_locked",
-        "        ;\n        is_locked",
+        "            FOR KEY SHARE SKIP LOCKED;\n            is_locked",
+        "            ;\n            is_locked",
+        REQUEUES,
+    ),
+    (
+        "result that is taken up while that of another batch is replaced",
+        STEPS,
+        "        batch_id := NULL;\n    END LOOP;\n",
+        "        batch_id := NULL;\n        EXIT;\n    END LOOP;\n",
         REQUEUES,
     ),
     (

@@ -224,6 +224,23 @@ def test_a_job_is_requeued_when_jobs_are_made_of_its_result(
     assert state_of(flow) == (True, False)
 
 
+def test_what_is_made_of_other_results_does_not_wait_for_a_requeue(
+    own: OwnConnection, worker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction may stay open for as long as somebody likes."""
+    monkeypatch.setattr(batches, "MAX_STREAMED", 2)
+    followers = []
+    for _ in range(2):
+        with workflow("long") as flow:
+            followers.append(flow.each_item(tasks.echo.s()))
+            flow.add(tasks.add.s(1, 1))
+        finish_with(own, claim(own, worker, 1), "[1,2,3]")
+    with transaction.atomic():
+        assert requeue(Job.objects.filter(status="successful").earliest("pk"))
+        settle(own, *(each.pk for each in followers))
+    assert [count_jobs(batch_id=each.pk) for each in followers] == [0, 3]
+
+
 @pytest.mark.parametrize(("result", "count"), [("[4,5,6]", 3), ("[4]", 1), ("", 0)])
 def test_a_result_that_replaces_half_of_one_is_made_wholly(
     own: OwnConnection, worker: int, monkeypatch: pytest.MonkeyPatch, result: str, count: int

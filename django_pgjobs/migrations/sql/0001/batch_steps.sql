@@ -233,7 +233,8 @@ $body$;
 --
 -- A job that runs again replaces its result, whose page is left until that has finished: whoever
 -- finishes it relies on the page. The lock of a finished job keeps it from being requeued in between.
--- Where somebody else has locked the job or the page, this is left, too.
+-- Where somebody else has locked the job or the page, this is left, too, and the next batch has its
+-- turn.
 CREATE FUNCTION home.pgjobs_expand_page_v1(
     locked bigint[], page_size integer, OUT batch_id bigint, OUT queues text[]
 )
@@ -246,51 +247,62 @@ DECLARE
     is_locked boolean;
     elements json[];
 BEGIN
-    SELECT
-        page.batch_id, page.source_id, page.position, page.is_kept, batch.is_cancelled,
-        GREATEST(page_size / batch.weight, 1)
-    INTO
-        paging.batch_id, paging.source_id, paging.position, paging.is_kept, is_cancelled, page_size
-    FROM (
+    FOR paging.batch_id, paging.source_id, paging.position, paging.is_kept, is_cancelled, page_size IN
         SELECT
-            follower.id, follower.cancel_requested_at IS NOT NULL AS is_cancelled,
-            octet_length(follower.step::text) / 4096 + 1 AS weight
-        FROM home.pgjobs_batch AS follower
-        WHERE follower.id = ANY (locked)
-    ) AS batch
-    CROSS JOIN LATERAL (
-        (
-            SELECT fresh.batch_id, fresh.source_id, fresh.position, fresh.is_kept
-            FROM home.pgjobs_batch_page AS fresh
-            WHERE
-                fresh.batch_id = batch.id AND NOT fresh.is_kept
-                AND (batch.is_cancelled OR NOT EXISTS (
-                    SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
-                ))
-            ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
+            page.batch_id, page.source_id, page.position, page.is_kept, batch.is_cancelled,
+            GREATEST(page_size / batch.weight, 1)
+        FROM (
+            SELECT
+                follower.id, follower.cancel_requested_at IS NOT NULL AS is_cancelled,
+                octet_length(follower.step::text) / 4096 + 1 AS weight
+            FROM home.pgjobs_batch AS follower
+            WHERE follower.id = ANY (locked)
+        ) AS batch
+        CROSS JOIN LATERAL (
+            (
+                SELECT fresh.batch_id, fresh.source_id, fresh.position, fresh.is_kept
+                FROM home.pgjobs_batch_page AS fresh
+                WHERE
+                    fresh.batch_id = batch.id AND NOT fresh.is_kept
+                    AND (batch.is_cancelled OR NOT EXISTS (
+                        SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
+                    ))
+                ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
+                LIMIT 1
+            )
+            UNION ALL
+            (
+                SELECT kept.batch_id, kept.source_id, kept.position, kept.is_kept
+                FROM home.pgjobs_batch_page AS kept
+                WHERE kept.batch_id = batch.id AND kept.is_kept AND NOT batch.is_cancelled
+                ORDER BY kept.batch_id, kept.is_kept, kept.source_id
+                LIMIT 1
+            )
             LIMIT 1
-        )
-        UNION ALL
-        (
-            SELECT kept.batch_id, kept.source_id, kept.position, kept.is_kept
-            FROM home.pgjobs_batch_page AS kept
-            WHERE kept.batch_id = batch.id AND kept.is_kept AND NOT batch.is_cancelled
-            ORDER BY kept.batch_id, kept.is_kept, kept.source_id
-            LIMIT 1
-        )
-        LIMIT 1
-    ) AS page
-    ORDER BY page.batch_id
-    LIMIT 1;
-    batch_id := paging.batch_id;
-    IF batch_id IS NULL THEN
-        RETURN;
-    END IF;
-    PERFORM FROM home.pgjobs_batch_page AS page
-    WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id
-    FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+        ) AS page
+        ORDER BY page.batch_id
+    LOOP
+        PERFORM FROM home.pgjobs_batch_page AS page
+        WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        batch_id := paging.batch_id;
+        EXIT WHEN is_cancelled OR paging.is_kept;
+        BEGIN
+            PERFORM FROM home.pgjobs_job_finished AS job
+            WHERE job.id = paging.source_id AND job.status IN ('successful', 'failed', 'cancelled')
+            FOR KEY SHARE SKIP LOCKED;
+            is_locked := FOUND;
+        EXCEPTION WHEN serialization_failure THEN
+            -- It was moved to the other partition while we wanted its lock.
+            is_locked := FALSE;
+        END;
+        EXIT WHEN is_locked OR NOT EXISTS (
+            SELECT FROM home.pgjobs_job AS job WHERE job.id = paging.source_id
+        );
         batch_id := NULL;
+    END LOOP;
+    IF batch_id IS NULL THEN
         RETURN;
     END IF;
     IF is_cancelled OR paging.is_kept THEN
@@ -299,21 +311,6 @@ BEGIN
         WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id;
         INSERT INTO home.pgjobs_batch_change (batch_id, predecessors)
         VALUES (paging.batch_id, CASE WHEN is_cancelled THEN -1 ELSE 1 END);
-        RETURN;
-    END IF;
-    BEGIN
-        PERFORM FROM home.pgjobs_job_finished AS job
-        WHERE job.id = paging.source_id AND job.status IN ('successful', 'failed', 'cancelled')
-        FOR KEY SHARE SKIP LOCKED;
-        is_locked := FOUND;
-    EXCEPTION WHEN serialization_failure THEN
-        -- It was moved to the other partition while we wanted its lock.
-        is_locked := FALSE;
-    END;
-    IF NOT is_locked AND EXISTS (
-        SELECT FROM home.pgjobs_job AS job WHERE job.id = paging.source_id
-    ) THEN
-        batch_id := NULL;
         RETURN;
     END IF;
     elements := ARRAY(

@@ -1,8 +1,8 @@
 -- Let the jobs go on that waited for some of the given ones, as far as those have finished: so many
 -- of them at a time.
 --
--- It follows the statements that finish them, in their transaction: it has to look after they
--- have got their locks, to see the dependencies of whoever they waited for. One for all of
+-- It follows the statements that finish them, in their transaction or behind it: it has to look
+-- after they have got their locks, to see the dependencies of whoever they waited for. One for all of
 -- them, so that rows of waiting jobs are locked in one order.
 -- Parameters: ids, behind bigint[] (the jobs that wait for each, behind the one in its place; all
 --     of them if there is none); max_dependencies integer

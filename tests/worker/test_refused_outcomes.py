@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,7 +24,7 @@ from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs
-from tests.helpers import wait_until
+from tests.helpers import connect, wait_until
 from tests.models import Effect
 from tests.test_dependencies import enqueue_after
 from tests.worker.support import NEVER, ThreadedWorker, claim, make_options
@@ -191,6 +192,51 @@ def test_what_waits_for_such_a_job_goes_on_once_its_outcome_is_written(
     wait_until(lambda: count_jobs(status="successful") == 3)
     assert get_job(second).started_at > get_job(first).finished_at
     assert get_job(dependant).started_at > get_job(first).finished_at
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_job_that_waits_and_is_refused_keeps_no_outcome_from_being_written(
+    start_thread: Start,
+    refuse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    kept: bool,
+) -> None:
+    try_at_once(monkeypatch)
+    first = make_job(ADD)
+    dependant = enqueue_after(first)
+    refused_ends = ENDS if kept else "NEW.status = 'successful'"
+    refuse(f"NEW.id = {dependant} OR NEW.id = {first} AND {refused_ends}")
+    worker = start_thread()
+    if kept:
+        wait_until_kept(worker, 1)
+        allow()
+        refuse(f"NEW.id = {dependant}")
+    wait_until(lambda: get_job(first).finished_at is not None)
+    assert get_job(first).status == ("successful" if kept else "failed")
+    assert get_job(dependant).status == "ready"
+
+
+def test_an_outcome_that_has_to_wait_for_a_lock_is_not_said_to_fail(
+    start_thread: Start,
+    refuse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody locks the row just between the refusal and the failure; the server takes it then."""
+    job_id = make_job(ADD)
+    refuse("NEW.status = 'successful'")
+    with connect() as allowing, connect(autocommit=False) as other:
+
+        def lock(*args: Any) -> Any:
+            allowing.execute("DROP FUNCTION refuse_job() CASCADE")
+            other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job_id])
+            return refused.plain_failure(*args)
+
+        monkeypatch.setattr("django_pgjobs.worker.claiming.writing.plain_failure", lock)
+        worker = start_thread()
+        wait_until(lambda: worker.runner.completer.unwritten() and not len(worker.runner.completer))
+    wait_until(lambda: count_jobs(status="successful") == 1)
+    assert [r.getMessage() for r in caplog.records if "it fails" in r.getMessage()] == []
 
 
 def test_a_job_that_is_cancelled_or_deleted_meanwhile_is_not_run_again(

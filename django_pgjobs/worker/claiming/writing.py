@@ -154,11 +154,22 @@ class Writing:
         self.batches = [batch_id for batch_id in written if batch_id is not None]
 
     def _write_alone(self, some: Sequence[Entry], *before: Send) -> None:
-        """Write outcomes, and release what waits for their jobs, without the turn."""
+        """Write outcomes, and then release what waits for their jobs, without the turn."""
         part = self._careful_part(some)
-        answers = self._connection.round_trip([*before, *part.sends, resolution(some)])
-        part.receive(answers[len(before) : -1])
-        self._on_queues([row[0] for row in answers[-1] if row[0] is not None])
+        answers = self._connection.round_trip([*before, *part.sends])
+        part.receive(answers[len(before) :])
+        self._release(some)
+
+    def _release(self, some: Sequence[Entry]) -> None:
+        """Release what waits for jobs, whose outcomes are not to blame for what is refused here."""
+        try:
+            [rows] = self._connection.round_trip([resolution(some)])
+        except psycopg.Error as error:
+            if trouble_of(error) is Trouble.LOST:
+                raise
+            logger.warning("jobs that wait for others are left to the sweep: %s", error)
+        else:
+            self._on_queues([row[0] for row in rows if row[0] is not None])
 
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt for attempt, _ in entries)
@@ -218,8 +229,9 @@ class Writing:
             else:
                 self._completer.put_aside(entry)
         else:
-            message = "the server refuses its outcome; it fails: %s"
-            logger.of(entry[0]).warning(message, str(error).strip())
+            if not self._completer.keeps(entry[0]):
+                message = "the server refuses its outcome; it fails: %s"
+                logger.of(entry[0]).warning(message, str(error).strip())
 
     def _careful_part(
         self, batch: Sequence[Entry], *, on_refused: Callable[[psycopg.Error], None] = give_up

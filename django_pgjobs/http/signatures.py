@@ -44,7 +44,7 @@ def verify(
     """
     if not secrets or not all(secrets):
         raise ValueError("expected the secret that the sender signs with, got none.")
-    if not isinstance(body, bytes):
+    if not isinstance(body, bytes | bytearray):
         raise TypeError(f"expected the body to be bytes, as it came, got {type(body).__name__}.")
     for secret in secrets:
         if not isinstance(secret, str):

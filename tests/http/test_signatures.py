@@ -24,6 +24,8 @@ def signed(**changes: Any) -> dict[str, str]:
 
 def test_what_was_signed_is_told() -> None:
     assert verify(BODY, signed(), SECRET) == {"id": "17"}
+    # As a server gives it that has put it together from parts.
+    assert verify(bytearray(BODY), signed(), SECRET) == {"id": "17"}
 
 
 def test_it_is_what_the_page_says() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from django_pgjobs import JobResult, task
+from django_pgjobs.models import Batch
 from django_pgjobs.results import new_result
 from tests import tasks
 
@@ -73,6 +74,11 @@ def test_an_attribute_that_nobody_has_is_missing_as_ever() -> None:
     assert str(caught.value) == "'Task' object has no attribute 'enqueu'"
     # Python's own "Did you mean" reads these.
     assert (caught.value.name, caught.value.obj) == ("enqueu", tasks.add)
+
+
+def test_a_relation_without_a_row_is_missing_as_ever() -> None:
+    with pytest.raises(Batch.DoesNotExist):
+        _ = Batch().root
 
 
 def test_tasks_and_results_are_copied_as_ever() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 # Each is of one enqueue, so only .using() takes it.
 OF_JOBS = ("run_after", "after", "after_failure", "subject")
@@ -85,8 +85,8 @@ class TaskNames:
 
     if not TYPE_CHECKING:  # else every name would pass a type checker
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise _no_attribute(self, name, OF_TASKS)
+        def __getattr__(self, name: str) -> Any:
+            return _attribute_of(self, name, OF_TASKS)
 
 
 class ResultNames:
@@ -96,8 +96,8 @@ class ResultNames:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise _no_attribute(self, name, OF_RESULTS)
+        def __getattr__(self, name: str) -> Any:
+            return _attribute_of(self, name, OF_RESULTS)
 
 
 class CallNames:
@@ -107,8 +107,8 @@ class CallNames:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise _no_attribute(self, name, OF_CALLS)
+        def __getattr__(self, name: str) -> Any:
+            return _attribute_of(self, name, OF_CALLS)
 
 
 class BatchNames:
@@ -116,16 +116,17 @@ class BatchNames:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            raise _no_attribute(self, name, OF_BATCHES)
+        def __getattr__(self, name: str) -> Any:
+            return _attribute_of(self, name, OF_BATCHES)
 
 
-def _no_attribute(holder: object, name: str, known: dict[str, str]) -> AttributeError:
-    said = f"{type(holder).__name__!r} object has no attribute {name!r}"
+def _attribute_of(holder: object, name: str, known: dict[str, str]) -> Any:
     if name in known:
-        said += f". Write {known[name]}."
-    # With both Python adds its own "Did you mean".
-    return AttributeError(said, name=name, obj=holder)
+        said = f"{type(holder).__name__!r} object has no attribute {name!r}. Write {known[name]}."
+        # With both Python adds its own "Did you mean".
+        raise AttributeError(said, name=name, obj=holder)
+    # Once more, for the error that led here: it may say more than that there is none.
+    return object.__getattribute__(holder, name)
 
 
 def check_names(taker: str, given: Collection[str], known: Collection[str]) -> None:

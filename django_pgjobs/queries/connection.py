@@ -76,7 +76,8 @@ def _send_together(
 ) -> None:
     """Send statements in a pipeline; raise what the first of them that fails has said.
 
-    Left by an exception, a pipeline logs a warning about those behind it.
+    Left by an exception, a pipeline logs a warning about those behind it. Left otherwise it raises
+    what they say, or IndexError where psycopg lost count of the answers.
     """
     first: psycopg.Error | None = None
     try:

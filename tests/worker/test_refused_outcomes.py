@@ -16,6 +16,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming import refused
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
@@ -289,3 +290,20 @@ def test_what_was_refused_when_the_connection_broke_is_itself_tried_again(
     assert list(state.held) == [job_id]
     take_turn()
     assert (get_job(job_id).status, get_job(job_id).result) == ("successful", 3)
+
+
+def test_one_that_is_refused_at_the_very_end_takes_no_other_with_it(
+    own: OwnConnection, worker: int, refuse: Callable[..., None]
+) -> None:
+    """Nor does a job that waits for one of them."""
+    state = WorkerState(make_options(), "test:1")
+    jobs = make_jobs(3, ADD)
+    dependant = enqueue_after(jobs[0])
+    completer = Completer(state, Tally(), lambda attempt, outcome: None)
+    for row in claim(own, worker):
+        attempt = state.held[row.id] = make_attempt(row, make_options())
+        completer.add(attempt, Outcome(Kind.DONE, result="1"))
+    refuse(f"NEW.id IN ({dependant}, {jobs[1]})")
+    Farewell(state, completer).give_back_held(own)
+    statuses = [get_job(job_id).status for job_id in jobs]
+    assert statuses == ["successful", "running", "successful"]

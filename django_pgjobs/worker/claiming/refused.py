@@ -4,7 +4,7 @@ They are kept until the server lets them be written, and take up no slot meanwhi
 them takes a statement or more for each, so they are tried beside the other work: a page at a time,
 in statements of their own, for a small part of the pump's time.
 
-None is dropped, so where too many are kept no more jobs of their tasks are claimed.
+None is dropped, so no more jobs of a task are claimed that has too many of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -32,7 +33,7 @@ PAUSES = (1.0, 60.0)
 PAGE = 8
 # The part of its time that the pump may spend on those that are refused again.
 SHARE = 0.1
-# From so many on jobs of their tasks wait.
+# From so many of a task on its jobs wait.
 MOST_KEPT = 1_000
 
 # Recorded instead of an outcome that the server refuses.
@@ -95,7 +96,8 @@ class RefusedOutcomes:
         self._first_due = None
         paths: set[str] = set()
         if len(self) >= MOST_KEPT:
-            paths = {attempt.row.task_path for attempt, _ in self._entries.values()}
+            kept = Counter(attempt.row.task_path for attempt, _ in self._entries.values())
+            paths = {path for path, jobs in kept.items() if jobs >= MOST_KEPT}
         for path in paths - self._state.refused_paths:
             message = "task=%s the outcomes of so many jobs are refused that no more are claimed"
             logger.error(message, path)

@@ -30,7 +30,8 @@ from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
 logger = get_logger(__name__)
 
-# After so many statements that look for refused outcomes the turn goes on.
+# After so many writes that look for refused outcomes the turn goes on; their plain failures are not
+# counted.
 MOST_TRIES = 100
 # So long a worker that ends tries what was refused before.
 LAST_SECONDS = 1.0
@@ -158,18 +159,7 @@ class Writing:
         part = self._careful_part(some)
         answers = self._connection.round_trip([*before, *part.sends])
         part.receive(answers[len(before) :])
-        self._release(some)
-
-    def _release(self, some: Sequence[Entry]) -> None:
-        """Release what waits for jobs, whose outcomes are not to blame for what is refused here."""
-        try:
-            [rows] = self._connection.round_trip([resolution(some)])
-        except psycopg.Error as error:
-            if trouble_of(error) is Trouble.LOST:
-                raise
-            logger.warning("jobs that wait for others are left to the sweep: %s", error)
-        else:
-            self._on_queues([row[0] for row in rows if row[0] is not None])
+        self._on_queues(release(self._connection, some))
 
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt for attempt, _ in entries)
@@ -258,6 +248,21 @@ def write_last(completer: Completer, connection: OwnConnection) -> None:
     with contextlib.suppress(psycopg.Error):
         writing = Writing(completer, connection, refused=completer.refused.all())
         writing.write_refused(seconds=LAST_SECONDS)
+
+
+def release(connection: OwnConnection, ended: Sequence[Entry]) -> list[str]:
+    """Release what waits for jobs whose outcomes are written; return the queues.
+
+    Apart, because no outcome is to blame for what is refused here: that is left to the sweep.
+    """
+    try:
+        [rows] = connection.round_trip([resolution(ended)])
+    except psycopg.Error as error:
+        if trouble_of(error) is Trouble.LOST:
+            raise
+        logger.warning("jobs that wait for others are left to the sweep: %s", error)
+        return []
+    return [row[0] for row in rows if row[0] is not None]
 
 
 def _ids_of(rows: Rows) -> set[int]:

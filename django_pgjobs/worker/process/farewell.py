@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import psycopg
@@ -14,7 +14,8 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer
-from django_pgjobs.worker.claiming.outcome_statements import resolution, writings
+from django_pgjobs.worker.claiming.outcome_statements import writings
+from django_pgjobs.worker.claiming.writing import release
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Entry,
@@ -27,6 +28,7 @@ from django_pgjobs.worker.running.outcome import (
 )
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.careful import by_halves
 
 logger = get_logger(__name__)
 
@@ -94,11 +96,14 @@ class Farewell:
         ]
         batch = [end for end in ends if end[1].kind not in (Kind.LEFT, Kind.FILL)]
         if batch:
-            sends = [writing.send for writing in writings(batch, skips_locked=True)]
-            own.round_trip([*sends, resolution(batch)])
+            by_halves(batch, partial(self._write, own), on_refused=_note_left)
         fillings = [end for end in ends if end[1].kind is Kind.FILL]
         if fillings:
             self._fill_in(own, fillings)
+
+    def _write(self, own: OwnConnection, some: Sequence[Entry]) -> None:
+        own.round_trip([writing.send for writing in writings(some, skips_locked=True)])
+        release(own, some)
 
     def _fill_in(self, own: OwnConnection, fillings: list[Entry]) -> None:
         """Write fillings, which may already be written; apart, as they may wait for a key.
@@ -108,7 +113,8 @@ class Farewell:
         patience = partial(send_lock_timeout, seconds=KEY_SECONDS)
         sends = [writing.send for writing in writings(fillings, skips_locked=True)]
         try:
-            own.round_trip([patience, *sends, resolution(fillings)])
+            own.round_trip([patience, *sends])
+            release(own, fillings)
         except psycopg.Error as error:
             if trouble_of(error) is Trouble.LOST:
                 raise
@@ -123,3 +129,7 @@ class Farewell:
         """Close the worker's row: whatever it still holds is free for the rescue."""
         with own.cursor() as cursor:
             workers.end_worker(cursor, self._state.worker_id)
+
+
+def _note_left(entry: Entry, error: psycopg.Error) -> None:
+    logger.of(entry[0]).warning("its outcome cannot be written, rescue will: %s", error)

@@ -291,7 +291,9 @@ class LeaseKeeper(Role):
     def _left_alone(self) -> list[int]:
         """Return the jobs that the server has just refused to rescue."""
         now = time.monotonic()
-        self._passed_over = {i: until for i, until in self._passed_over.items() if until > now}
+        # A copy in one step: at the end of a worker two threads may rescue.
+        known = list(self._passed_over.items())
+        self._passed_over = {job_id: until for job_id, until in known if until > now}
         return list(self._passed_over)
 
     def _note_refused(self, connection: OwnConnection, job_id: int, reason: str) -> None:

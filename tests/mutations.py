@@ -187,6 +187,13 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "looks for transactions from before the flag",
+        f"{WORKER}upkeep/listening.py",
+        "self._look.take_over()",
+        "self._look.look_by(0.0)",
+        ("tests/worker/test_listening.py",),
+    ),
+    Mutation(
         "cleaning of connections",
         f"{WORKER}running/housekeeping.py",
         "reset_session(raw,",

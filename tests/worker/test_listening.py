@@ -9,13 +9,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from django.db import transaction
 
 from django_pgjobs.queries import workers
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import listening, look
 from django_pgjobs.worker.upkeep.listening import BUSY_SECONDS, FULL_SECONDS, Listening
-from tests.factories import get_worker
+from tests.factories import get_job, get_worker, make_job
 from tests.helpers import wait_until
 from tests.worker import tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
@@ -87,7 +88,7 @@ def test_a_worker_that_waits_for_news_again_says_so_before_a_look_that_is_far() 
     flag.look.due_at = lambda now: now + NEVER
     assert flag.duty.due_at(now) <= now
     assert flag.write()
-    flag.look.look_by.assert_called_once_with(0.0)
+    flag.look.take_over.assert_called_once_with()
 
 
 def test_a_row_that_somebody_holds_is_tried_again_a_little_later() -> None:
@@ -121,6 +122,34 @@ def test_a_worker_with_slots_of_a_queue_is_notified_after_a_long_job(
     assert not any(said)
     gate.open()
     wait_until(lambda: get_worker(worker.id).listening)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_from_before_the_flag_that_outlasts_the_look_is_not_left_to_the_poll(
+    start_thread: Callable[..., ThreadedWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trigger notifies nobody, and the gaps between looks may be the poll interval by then."""
+    monkeypatch.setattr(look, "BUSY_LOOK_SECONDS", 0.01)
+    said_at: list[float] = []
+    set_listening = workers.set_listening
+
+    def note(cursor: Any, *, worker_id: int, listening: bool) -> None:
+        said_at.append(time.monotonic())
+        set_listening(cursor, worker_id=worker_id, listening=listening)
+
+    monkeypatch.setattr(workers, "set_listening", note)
+    tasks.wait_at_gate.enqueue()
+    worker = start_thread(concurrency=1, queue_slots={"default": 1}, poll_interval=NEVER)
+    gate.wait_entered()
+    duty = worker.runner.upkeep._duties.look
+    wait_until(lambda: duty._gap == NEVER)
+    with transaction.atomic():
+        job = make_job()
+        assert not said_at
+        gate.open()
+        wait_until(lambda: said_at and duty._looked_at > said_at[-1])
+        assert get_worker(worker.id).listening
+    wait_until(lambda: get_job(job).status == "successful")
 
 
 @pytest.mark.django_db(transaction=True)

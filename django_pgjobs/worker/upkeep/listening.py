@@ -1,7 +1,7 @@
 """The flag in the worker's row that says whether enqueues are to notify it.
 
 It is committed before the look that follows: a job that notified nobody, because the flag was not
-set yet, is found by that look or a later one.
+set yet, is found by that look, or by those that follow it soon if its transaction is still open.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Listening(Duty):
             if rows:
                 self._said_of = turn.worker_id if says else 0
                 if says:
-                    self._look.look_by(0.0)
+                    self._look.take_over()
             else:
                 try_later()
 

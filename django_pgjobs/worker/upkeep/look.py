@@ -125,7 +125,7 @@ class Look(Duty):
         self._gap = self._state.options.poll_interval
 
     def take_over(self) -> None:
-        """Look at once: notifications reach this worker from now on, but not what was before."""
+        """Look at once, and soon again: notifications reach it, but not of what began before."""
         self._gap = min(self._gap, LISTEN_AFTER_SECONDS)
         self._due = 0.0
 

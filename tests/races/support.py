@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
+from django_pgjobs.models import Batch
 from django_pgjobs.queries.connection import OwnConnection
 from tests.helpers import WAIT_SECONDS, connect, wait_until
 
@@ -91,3 +92,27 @@ def open_transaction(own: OwnConnection) -> Iterator[Callable[[str], None]]:
     finally:
         if not ended:
             own.open().execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def open_cancel(batch_id: int) -> Iterator[Callable[[], None]]:
+    """Cancel a batch in a transaction of its own; yield what commits it."""
+    cancelled, goes_on = threading.Event(), threading.Event()
+
+    def cancel_slowly() -> None:
+        with transaction.atomic():
+            Batch.objects.get(pk=batch_id).cancel()
+            cancelled.set()
+            assert goes_on.wait(WAIT_SECONDS)
+
+    canceller = DjangoThread(cancel_slowly)
+
+    def commit() -> None:
+        goes_on.set()
+        canceller.result()
+
+    try:
+        assert cancelled.wait(WAIT_SECONDS)
+        yield commit
+    finally:
+        commit()

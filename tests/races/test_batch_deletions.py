@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import Any
 
@@ -19,34 +18,22 @@ from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.process.batch_care import BatchCare
 from tests import tasks
 from tests.helpers import connect
+from tests.races.support import open_cancel
 from tests.races.test_batch_retries import settle_all
-from tests.races.test_batches import InThread
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
 
 
-def test_a_cancel_that_comes_too_late_leaves_no_half_of_a_tree(
-    own: OwnConnection, in_thread: InThread
-) -> None:
+def test_a_cancel_that_comes_too_late_leaves_no_half_of_a_tree(own: OwnConnection) -> None:
     """It is noted when some jobs are deleted already: the others are deleted all the same."""
     with workflow("late") as flow:
         flow.add(tasks.add.s(1, 1), tasks.add.s(2, 2))
-    cancelled, goes_on = threading.Event(), threading.Event()
-
-    def cancel_slowly() -> None:
-        with transaction.atomic():
-            Batch.objects.get(pk=flow.pk).cancel()
-            cancelled.set()
-            assert goes_on.wait(30)
-
-    canceller = in_thread(cancel_slowly)
-    assert cancelled.wait(30)
-    run_jobs()
-    with transaction.atomic(), connection.cursor() as cursor:
-        assert batch_care.begin_deletion(cursor, [flow.pk]) == [flow.pk]
-        assert batch_care.delete_tree_jobs(cursor, [flow.pk], max_jobs=1)
-    goes_on.set()
-    canceller.result()
+    with open_cancel(flow.pk) as commit:
+        run_jobs()
+        with transaction.atomic(), connection.cursor() as cursor:
+            assert batch_care.begin_deletion(cursor, [flow.pk]) == [flow.pk]
+            assert batch_care.delete_tree_jobs(cursor, [flow.pk], max_jobs=1)
+        commit()
     with transaction.atomic(), connection.cursor() as cursor:
         assert batch_care.begin_deletion(cursor, [flow.pk]) == [flow.pk]
     with pytest.raises(JobError, match="is being deleted"):

@@ -16,7 +16,7 @@ from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.helpers import connect
-from tests.races.support import open_transaction
+from tests.races.support import open_cancel, open_transaction
 from tests.races.test_batches import InThread, turn
 from tests.test_workflow_retry import correct, state_of
 from tests.test_workflow_uncancel import change_result, run_some
@@ -211,24 +211,14 @@ def test_a_cancel_that_is_only_noted_is_taken_back_too(
     assert flow.counts(tree=True).cancelled == 0
 
 
-def test_a_cancel_that_comes_too_late_changes_nothing(in_thread: InThread) -> None:
+def test_a_cancel_that_comes_too_late_changes_nothing() -> None:
     with workflow("late") as flow:
         flow.add(tasks.add.s(1, 1))
         flow.on_success(tasks.echo.s("success"))
-    cancelled, goes_on = threading.Event(), threading.Event()
-
-    def cancel_slowly() -> None:
-        with transaction.atomic():
-            Batch.objects.get(pk=flow.pk).cancel()
-            cancelled.set()
-            assert goes_on.wait(30)
-
-    canceller = in_thread(cancel_slowly)
-    assert cancelled.wait(30)
-    run_jobs()
-    assert state_of(flow) == (True, False)
-    goes_on.set()
-    canceller.result()
+    with open_cancel(flow.pk) as commit:
+        run_jobs()
+        assert state_of(flow) == (True, False)
+        commit()
     run_jobs()
     assert state_of(flow) == (True, False)
     assert flow.cancel_requested_at is None

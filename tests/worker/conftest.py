@@ -18,6 +18,7 @@ from tests.proxy import TcpProxy
 from tests.worker import tasks
 from tests.worker.keeping import Keep, Kept
 from tests.worker.planning import Claiming, Make
+from tests.worker.refusing import allow, refuse_rows
 from tests.worker.support import Bench, Gate, StartThread, ThreadedWorker
 
 
@@ -146,3 +147,10 @@ def keep(own: OwnConnection) -> Iterator[Keep]:
         kept.keeper.stop()
         assert kept.keeper.join(15)
         assert not kept.crashed
+
+
+@pytest.fixture
+def refuse(transactional_db: None) -> Iterator[Callable[..., None]]:
+    """Let the server refuse rows of jobs until the end of the test: `refuse(condition)`."""
+    yield refuse_rows
+    allow()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
 from psycopg import sql
 
 from django_pgjobs.queries import workers
@@ -18,6 +17,7 @@ from tests.helpers import wait_until
 from tests.models import Effect
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
+from tests.worker.refusing import allow
 from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trips
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -214,39 +214,10 @@ def test_jobs_that_end_during_an_outage_are_finished_after_it(
     wait_until_done(tasks.add.enqueue(1, 2).id)
 
 
-REFUSE = """
-CREATE FUNCTION refuse_job() RETURNS trigger LANGUAGE plpgsql AS $body$
-BEGIN
-    IF NEW.id = {job_id} AND NEW.status IN ({statuses}) THEN RAISE EXCEPTION 'refused'; END IF;
-    RETURN NEW;
-END
-$body$;
-CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_live
-    FOR EACH ROW EXECUTE FUNCTION refuse_job();
-CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_finished
-    FOR EACH ROW EXECUTE FUNCTION refuse_job();
-"""
-
-
-@pytest.fixture
-def refuse(transactional_db: None) -> Iterator[Callable[..., None]]:
-    """Let the server refuse that a job takes one of these statuses."""
-
-    def make(job_id: int, *statuses: str) -> None:
-        quoted = ", ".join(f"'{status}'" for status in statuses)
-        with connection.cursor() as cursor:
-            cursor.execute(REFUSE.format(job_id=job_id, statuses=quoted))
-
-    yield make
-    with connection.cursor() as cursor:
-        cursor.execute("DROP FUNCTION refuse_job() CASCADE")
-
-
-def allow() -> None:
-    """Let the server refuse nothing any more."""
-    with connection.cursor() as cursor:
-        for table in ("pgjobs_job_live", "pgjobs_job_finished"):
-            cursor.execute(f"DROP TRIGGER refuse_job ON {table}")
+def of(job_id: int, *statuses: str) -> str:
+    """Return the condition that a job takes one of these statuses."""
+    quoted = ", ".join(f"'{status}'" for status in statuses)
+    return f"NEW.id = {job_id} AND NEW.status IN ({quoted})"
 
 
 def test_an_outcome_that_the_server_refuses_fails_alone(
@@ -254,7 +225,7 @@ def test_an_outcome_that_the_server_refuses_fails_alone(
 ) -> None:
     """The others of its batch are written as they are."""
     jobs = make_jobs(20)
-    refuse(jobs[7], "successful")
+    refuse(of(jobs[7], "successful"))
     drain(concurrency=1)
     assert count_jobs(status="successful") == 19
     refused = get_job(jobs[7])
@@ -268,7 +239,7 @@ def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(
 ) -> None:
     """At its end the job is left to rescue, everything else goes on."""
     jobs = make_jobs(20)
-    refuse(jobs[7], "successful", "failed")
+    refuse(of(jobs[7], "successful", "failed"))
     drain(concurrency=1)
     assert count_jobs(status="successful") == 19
     assert get_job(jobs[7]).status == "running"
@@ -279,7 +250,7 @@ def test_an_outcome_that_could_not_be_written_at_all_is_written_when_the_server_
 ) -> None:
     """A trigger that was wrong for a minute leaves no job running, and fails none."""
     job_id = int(tasks.add.enqueue(1, 2).id)
-    refuse(job_id, "successful", "failed")
+    refuse(of(job_id, "successful", "failed"))
     worker = start_thread()
     wait_until(lambda: worker.runner.state.unwritable == {job_id})
     allow()
@@ -294,7 +265,7 @@ def test_a_failing_claim_does_not_spoil_the_outcomes_that_travel_with_it(
 ) -> None:
     """The statement that failed was not theirs."""
     poison = make_job()
-    refuse(poison, "running")
+    refuse(of(poison, "running"))
     job = gate_tasks.wait_at_gate.using(priority=1).enqueue([1])
     start_thread(concurrency=1)
     gate.wait_entered()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
 
 from django_pgjobs import cancel
 from django_pgjobs.models import Job
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming import refused
 from django_pgjobs.worker.claiming.completer import Completer
-from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.claiming.writing import Writing, write_last
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -28,43 +27,13 @@ from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import connect, wait_until
 from tests.models import Effect
 from tests.test_dependencies import enqueue_after
-from tests.worker.support import NEVER, ThreadedWorker, claim, make_options
+from tests.worker.refusing import ENDS, allow
+from tests.worker.support import NEVER, ThreadedWorker, claim, make_attempt_of, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
 ADD = "tests.tasks.add"
-TRIGGER = """
-CREATE FUNCTION refuse_job() RETURNS trigger LANGUAGE plpgsql AS $body$
-BEGIN
-    IF {condition} THEN RAISE EXCEPTION 'refused'; END IF;
-    RETURN NEW;
-END
-$body$;
-CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_live
-    FOR EACH ROW EXECUTE FUNCTION refuse_job();
-CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_finished
-    FOR EACH ROW EXECUTE FUNCTION refuse_job();
-"""
-ENDS = "NEW.status IN ('successful', 'failed', 'cancelled')"
-
-
-@pytest.fixture
-def refuse(transactional_db: None) -> Iterator[Callable[[str], None]]:
-    """Let the server refuse rows for which a condition holds."""
-
-    def make(condition: str = ENDS) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(TRIGGER.format(condition=condition))
-
-    yield make
-    allow()
-
-
-def allow() -> None:
-    """Let the server refuse nothing any more."""
-    with connection.cursor() as cursor:
-        cursor.execute("DROP FUNCTION IF EXISTS refuse_job() CASCADE")
 
 
 def wait_until_kept(worker: ThreadedWorker, jobs: int) -> None:
@@ -307,3 +276,18 @@ def test_one_that_is_refused_at_the_very_end_takes_no_other_with_it(
     Farewell(state, completer).give_back_held(own)
     statuses = [get_job(job_id).status for job_id in jobs]
     assert statuses == ["successful", "running", "successful"]
+
+
+def test_a_worker_that_ends_without_its_connection_says_what_it_leaves(
+    own: OwnConnection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose(sends: object) -> None:
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(own, "round_trip", lose)
+    state = WorkerState(make_options(), "test:1")
+    completer = Completer(state, Tally(), lambda attempt, outcome: None)
+    completer.refused.keep(make_attempt_of(1), Outcome(Kind.DONE))
+    write_last(completer, own)
+    assert "refused outcomes are left to the rescue: the connection is lost" in caplog.text
+    assert len(completer.refused) == 1

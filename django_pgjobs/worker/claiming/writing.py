@@ -7,7 +7,6 @@ locked: its outcome waits in the completer. Where it does not own it any more th
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -245,9 +244,11 @@ class Writing:
 
 def write_last(completer: Completer, connection: OwnConnection) -> None:
     """Write what was refused before, as far as the server takes it now."""
-    with contextlib.suppress(psycopg.Error):
-        writing = Writing(completer, connection, refused=completer.refused.all())
+    writing = Writing(completer, connection, refused=completer.refused.all())
+    try:
         writing.write_refused(seconds=LAST_SECONDS)
+    except psycopg.Error as error:
+        logger.warning("refused outcomes are left to the rescue: %s", str(error).strip())
 
 
 def release(connection: OwnConnection, ended: Sequence[Entry]) -> list[str]:

@@ -29,9 +29,11 @@ SHORT_OF_TOKENS = """
 INSERT INTO pgjobs_rate_state (key, next_free)
 SELECT 'mail:' || n, now() + interval '1 hour' FROM generate_series(1, 1000) AS n
 """
-# What a VACUUM tells the planner while the transaction that fills the table is open.
-NOTHING_THERE = """
-UPDATE pg_catalog.pg_class SET reltuples = 0, relpages = 1000
+# What a VACUUM tells the planner, rows and pages: while the transaction that fills the table is
+# open; and when few jobs were left in a table that had been large.
+KNOWN = {"empty": (0, 1000), "few": (3, 1000)}
+SAW = """
+UPDATE pg_catalog.pg_class SET reltuples = %s, relpages = %s
 WHERE oid = 'pgjobs_job_live'::regclass
 """
 # What a claim asks of the place of all lanes of one queue.
@@ -42,24 +44,36 @@ PLACE = {
     "floor_ids": [], "lane_boosts": [], "full_queues": [], "rooms": [10, 10], "first_jobs": 1,
     "passed_over_paths": [], "passed_over": [], "takes_tokens": False, "skips_locked": False,
 }  # fmt: skip
+# What a claim of jobs without keys asks.
+FIRST_TEN = {
+    "lane_backends": ["default"], "lane_queues": ["queue 0"], "lane_asyncs": [False],
+    "floor_urgencies": [-32768], "floor_ids": [0], "lane_jobs": [10], "passed_over_paths": [],
+    "passed_over": [], "worker_name": "", "detailed": True, "detailed_paths": [],
+}  # fmt: skip
 WALKS: dict[str, dict[str, Any]] = {
     "list_ready_lanes": {"with_lowest": True},
     "list_missing_rates": {"names": [], "costs": [], "max_lanes": 100, "max_keys": 10},
     "get_token_wait": {"max_lanes": 100},
     "list_heads": PLACE,
+    "claim_jobs": FIRST_TEN,
 }
 
 
 @pytest.mark.parametrize("key", ["account ", None], ids=["keyed", "plain"])
 @pytest.mark.parametrize("has_queues", [False, True], ids=["one-queue", "many-queues"])
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["new", "analyzed"])
+@pytest.mark.parametrize("known", KNOWN)
 def test_a_step_reads_no_job_again_however_few_the_planner_knows_of(
-    has_queues: bool, key: str | None
+    known: str, is_analyzed: bool, has_queues: bool, key: str | None
 ) -> None:
     with connection.cursor() as cursor:
+        if is_analyzed:
+            cursor.execute(MANY_LANES, ["", False, key, 1])
+            cursor.execute("ANALYZE pgjobs_job_live")
         cursor.execute("TRUNCATE pgjobs_job CASCADE")
         cursor.execute(MANY_LANES, ["queue ", has_queues, key, JOBS])
         cursor.execute(SHORT_OF_TOKENS)
-        cursor.execute(NOTHING_THERE)
+        cursor.execute(SAW, KNOWN[known])
         for setting, value in SERVER_SETTINGS.items():
             if setting.startswith("enable_"):
                 cursor.execute("SELECT set_config(%s, %s, TRUE)", [setting, value])

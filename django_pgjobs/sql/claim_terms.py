@@ -5,7 +5,7 @@ from __future__ import annotations
 CLAIM_TERMS = {
     # Of a job: it may run now, has no keys, and a worker may take it, by what is *excluded*.
     "is_claimable": (
-        "{{it}.is_ready} AND {it}.lane IS NULL"
+        "{{it}.is_ready} AND {{it}.is_walked} AND {it}.lane IS NULL"
         " AND {it}.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])"
         " AND {it}.id <> ALL (%(passed_over)s::bigint[])"
     ),

@@ -151,8 +151,9 @@ walked AS MATERIALIZED (
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                     AND job.is_async = segment.is_async
                     AND -job.priority = segment.urgency AND job.lane = head.lane
-                    -- Nothing else, if the key keeps its order.
-                    AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)
+                    -- Nothing else, if the key keeps its order. With the lane, so that the planner
+                    -- does not read all ids up to this one.
+                    AND (job.lane, job.id) <= (head.lane, COALESCE(maximum.next_id, 9223372036854775807))
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])
                 ORDER BY job.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,11 +32,15 @@ def all_forms() -> list[forms.Form]:
 
 
 def subclasses(form: Any) -> Iterator[Any]:
-    """Yield the forms of the admin that ask for a time."""
+    """Yield the forms of the admin that ask for a time.
+
+    Not those of the filters: they are made for one request, and some may still be there.
+    """
     for below in form.__subclasses__():
         fields = getattr(below, "base_fields", {}).values()
         asks = any(isinstance(field, TIMES) for field in fields)
-        if asks and below.__module__.startswith("django_pgjobs.admin."):
+        is_declared = hasattr(sys.modules[below.__module__], below.__name__)
+        if asks and is_declared and below.__module__.startswith("django_pgjobs.admin."):
             yield below
         yield from subclasses(below)
 

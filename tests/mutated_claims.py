@@ -12,7 +12,11 @@ EXPLAINED = ("tests/test_explain_limits.py", "tests/worker/test_explain_agrees.p
 HEADS = (
     ("hold of the keyed claim", "turn.is_held AND segment.", "segment."),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
-    ("first job of a key", "AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)", ""),
+    (
+        "first job of a key",
+        "AND (job.lane, job.id) <= (head.lane, COALESCE(maximum.next_id, 9223372036854775807))",
+        "",
+    ),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
     ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
 )

@@ -333,6 +333,7 @@ def random_value(source: random.Random, depth: int = 0) -> Any:
     return values if kind < 6 else {source.choice("abcd"): value for value in values}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unique", [sync, log], ids=["union", "append"])
 def test_any_values_merge_as_documented(unique: Task) -> None:
     """A thousand merges against a model."""

@@ -141,6 +141,7 @@ def test_run_jobs_takes_tokens_where_the_test_has_its_rows(taking: Any) -> None:
     assert not rate_limits.get_session().connection.is_open
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_run_jobs_waits_for_turns_if_time_passes() -> None:
     RateLimit.objects.create(name="api", count=1, period=0.5)

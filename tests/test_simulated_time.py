@@ -131,6 +131,7 @@ def test_schedules_and_jobs_come_in_the_order_of_their_times() -> None:
     assert whole(RAN) == [("tick 12", hour), ("tick", 1.5 * hour), ("tick 13", 2 * hour)]
 
 
+@pytest.mark.slow
 def test_what_code_takes_is_no_time() -> None:
     """Half a second passes before, while and after a job is enqueued for later."""
     with at() as clock:

@@ -89,6 +89,7 @@ def test_a_cancellation_says_how_many_it_is_about(small: None, admin_client: Cli
     assert count_jobs(status="cancelled") == 5
 
 
+@pytest.mark.slow
 def test_a_page_that_is_to_be_there_at_once_counts_once_if_that_took_most_of_its_time(
     small: None, admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_all_tables_have_times_that_are_tried() -> None:
     assert len(tables()["pgjobs_job"]) >= 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", some_always(ODD, every=4))
 def test_every_page_is_drawn(admin_client: Client, value: str) -> None:
     rows = make_odd(value)

@@ -51,6 +51,7 @@ def test_the_page_has_few_bytes(name: str, request: pytest.FixtureRequest) -> No
     assert len(text.encode()) < 110_000
 
 
+@pytest.mark.slow
 @override_settings(CACHES=LOCAL_CACHE)
 @pytest.mark.parametrize("name", ["admin_client", "viewer"])
 def test_the_first_page_after_a_while_asks_no_more_than_any_other(

@@ -236,6 +236,7 @@ def test_a_form_of_somebody_else_is_refused(rows: Rows, admin_client: Client, ve
     assert state() == before
 
 
+@pytest.mark.slow
 def test_who_may_view_is_shown_nothing_that_acts(rows: Rows, admin_client: Client) -> None:
     client = log_in(permissions="view_")
     seen = 0

@@ -190,6 +190,7 @@ class TestGrowth:
         assert [notice.kind for notice in notices()] == ["paused"]
 
 
+@pytest.mark.slow
 def test_what_was_usual_takes_too_long_and_the_rest_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,6 +14,7 @@ from tests.http.workers import Remote
 from tests.proxy import TcpProxy
 
 
+@pytest.mark.slow
 def test_a_request_that_a_frozen_database_does_not_answer_is_told_so(
     api: Api, settings: Any, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

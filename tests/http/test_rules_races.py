@@ -164,6 +164,7 @@ def test_who_finds_a_claim_under_way_waits_for_its_turn(
     assert (int(given["job"]), get_job(second).worker_id) == (second, worker.id)
 
 
+@pytest.mark.slow
 def test_a_job_by_its_id_is_not_waited_for_for_long(api: Api, own: OwnConnection) -> None:
     job_id = int(tasks.bill.enqueue(1).id)
     worker = Remote(api)

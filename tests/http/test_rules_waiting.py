@@ -171,6 +171,7 @@ def test_tokens_that_come_end_the_wait(api: Api) -> None:
     assert [int(job) for job in given] == jobs
 
 
+@pytest.mark.slow
 @pytest.mark.time_limit(30)
 @pytest.mark.usefixtures("long_waits")
 def test_tokens_that_come_before_anybody_asks_for_them_end_the_wait(
@@ -207,6 +208,7 @@ def test_tokens_that_others_take_first_are_waited_for_again(api: Api) -> None:
     assert sorted(given) == sorted(jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.time_limit(30)
 @pytest.mark.usefixtures("long_waits")
 def test_who_waited_for_tokens_and_leaves_lets_the_next_one_wait_for_them(

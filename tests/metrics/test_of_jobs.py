@@ -25,6 +25,7 @@ def test_a_queue_that_is_served_and_has_no_jobs_says_so() -> None:
     assert value_of(metrics, "pgjobs_queue_jobs", queue="other", state="ready") == 1
 
 
+@pytest.mark.slow
 def test_jobs_that_look_stuck_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert value_of(read(describe_installation()), "pgjobs_stuck_jobs") == 0
     changed_at = timezone.now() - timedelta(hours=1)

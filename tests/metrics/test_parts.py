@@ -18,6 +18,7 @@ from tests.metrics.parsing import read, value_of
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("table", "missing"),

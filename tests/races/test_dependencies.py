@@ -291,6 +291,7 @@ def test_what_a_commit_brings_for_which_the_turn_waits_is_not_lost(
     assert [state(job_id) for job_id in waiting] == [FREE, FREE]
 
 
+@pytest.mark.slow
 def test_a_commit_does_not_wait_long_for_a_predecessor_that_stays_locked(
     own: OwnConnection,
 ) -> None:

@@ -192,6 +192,7 @@ def test_crossing_requests_are_all_granted_and_exact(
         assert largest_window(history, timedelta(seconds=2)) <= count
 
 
+@pytest.mark.slow
 def test_a_deadlock_with_somebody_else_is_tried_again(
     open_connection: Callable[..., psycopg.Connection], in_thread: InThread
 ) -> None:

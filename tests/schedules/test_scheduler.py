@@ -38,6 +38,7 @@ def worker() -> Iterator[ThreadedWorker]:
         made.close()
 
 
+@pytest.mark.slow
 def test_a_schedule_of_the_code_runs(worker: ThreadedWorker) -> None:
     schedule(tasks.note_time, every=timedelta(seconds=1), args=["x"])
     worker.start()
@@ -59,6 +60,7 @@ def test_a_worker_without_schedules_writes_and_enqueues_nothing() -> None:
     assert not Schedule.objects.exists()
 
 
+@pytest.mark.slow
 def test_another_one_takes_over(worker: ThreadedWorker) -> None:
     schedule(tasks.note_time, every=timedelta(seconds=1))
     other = ThreadedWorker(schedules=True, name="test:2")
@@ -116,6 +118,7 @@ def test_a_worker_that_entered_anew_brings_back_what_others_retired() -> None:
     assert not Schedule.objects.filter(retired_at__isnull=False).exists()
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_here_is_left_to_others(worker: ThreadedWorker) -> None:
     Schedule.objects.create(name="gone", task_path="tests.schedules.tasks.gone", every=1.0)
     schedule(tasks.note_time, every=timedelta(seconds=1))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.db import connection
 
-TRIGGER = """
-CREATE FUNCTION refuse_job() RETURNS trigger LANGUAGE plpgsql AS $body$
+FUNCTION = """
+CREATE OR REPLACE FUNCTION refuse_job() RETURNS trigger LANGUAGE plpgsql AS $body$
 BEGIN
     IF {condition} THEN RAISE EXCEPTION 'refused'; END IF;
     RETURN NEW;
 END
 $body$;
+"""
+TRIGGERS = """
 CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_live
     FOR EACH ROW EXECUTE FUNCTION refuse_job();
 CREATE TRIGGER refuse_job BEFORE INSERT OR UPDATE ON pgjobs_job_finished
@@ -21,8 +23,15 @@ ENDS = "NEW.status IN ('successful', 'failed', 'cancelled')"
 
 def refuse_rows(condition: str = ENDS) -> None:
     """Let the server refuse rows for which a condition holds, until `allow`."""
+    refuse_instead(condition)
     with connection.cursor() as cursor:
-        cursor.execute(TRIGGER.format(condition=condition))
+        cursor.execute(TRIGGERS)
+
+
+def refuse_instead(condition: str) -> None:
+    """Let those that refuse already refuse other rows; that waits for nobody who has a row."""
+    with connection.cursor() as cursor:
+        cursor.execute(FUNCTION.format(condition=condition))
 
 
 def allow() -> None:

@@ -71,6 +71,7 @@ def test_without_atomic_they_are_two(bench: Bench) -> None:
     assert len(writers(job.id)) == 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_attempt_that_waits_for_a_lock_ends_without_its_process(
     start_thread: Start, in_thread: Callable[[Callable[[], object]], threading.Thread]
 ) -> None:

@@ -68,6 +68,7 @@ def test_what_somebody_deleted_is_not_waited_for(
     assert changes() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     some_always(

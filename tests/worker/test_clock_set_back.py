@@ -70,6 +70,7 @@ def test_the_lease_of_a_dead_worker_ends_one_lease_later_at_most(
     assert 0 < (renew(own, living).next_expiry or 0) <= 30
 
 
+@pytest.mark.slow
 def test_its_job_is_rescued_when_that_lease_is_over(own: OwnConnection) -> None:
     dead, living = register(own, lease=0.001), register(own)
     Worker.objects.filter(pk=dead).update(lease_expires_at=F("lease_expires_at") + HOUR)
@@ -123,6 +124,7 @@ def test_a_row_that_nobody_of_ours_has_written_does_not_lead_for_ever(
     assert seconds_left(odd) <= 86_400
 
 
+@pytest.mark.slow
 def test_a_row_that_cannot_be_cut_costs_nobody_a_lease(start_thread: Start) -> None:
     odd = make_worker("odd", lease_seconds=86_400.0)
     with connection.cursor() as cursor:

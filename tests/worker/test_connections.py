@@ -52,6 +52,7 @@ def test_what_a_pooler_has_room_for_is_not_known() -> None:
     assert list(warnings_of(make_options(), server(free=0, is_direct=False), 1)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_process_opens_as_many_connections_as_are_counted(
     start_thread: Start, gate: Gate
@@ -72,6 +73,7 @@ def test_an_idle_process_keeps_two_connections(start_thread: Start) -> None:
     assert get_worker(worker.id).ended_at
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_with_a_job_takes_and_keeps_the_connection_of_its_lease(
     start_thread: Start, gate: Gate

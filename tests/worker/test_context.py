@@ -93,6 +93,7 @@ def test_the_same_report_again_is_no_change() -> None:
     assert running.longest_pause == pytest.approx(70, abs=1)
 
 
+@pytest.mark.slow
 def test_progress_of_a_lost_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:
     """Fencing."""
     start_thread()

@@ -180,6 +180,7 @@ def test_the_watchdog_names_a_job_that_blocks_the_loop_by_itself(
     wait_until(lambda: statuses(blocking) == {"successful"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocking", [worker_tasks.block_the_loop, worker_tasks.block_behind])
 def test_a_job_that_cannot_end_because_another_blocks_the_loop_is_not_to_blame(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture, blocking: Task[Any, Any]
@@ -203,6 +204,7 @@ def test_a_job_that_cannot_end_because_another_blocks_the_loop_is_not_to_blame(
     assert said + "does not end" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [True, False])
 def test_a_job_that_is_ending_while_another_blocks_the_loop_is_not_to_blame(
     start_thread: Start,

@@ -30,6 +30,7 @@ def is_everybody_at_rest() -> bool:
         return cursor.fetchone() is None
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_after_a_notification_the_claim_comes_before_the_look(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch

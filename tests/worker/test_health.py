@@ -126,6 +126,7 @@ def test_without_a_free_descriptor_it_rests(number: int, rests: bool) -> None:
     assert sleep.called is rests
 
 
+@pytest.mark.slow
 def test_a_part_that_stands_still_is_named(
     served: ThreadedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_worker_that_stops_is_live_and_not_ready(served: ThreadedWorker, gate:
     assert ask(port_of(served), "/live").status == 200
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_database_is_live_and_not_ready(
     served: ThreadedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +363,7 @@ def test_requests_are_not_logged(
 # The file
 
 
+@pytest.mark.slow
 def test_the_file_is_touched_while_the_worker_lives(served: ThreadedWorker, tmp_path: Path) -> None:
     path = tmp_path / "alive"
     assert path.read_text() == f"{os.getpid()}\n"

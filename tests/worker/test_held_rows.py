@@ -143,6 +143,7 @@ def test_an_outcome_that_waits_for_a_lock_is_lost_only_if_the_job_was_taken_away
     assert (get_job(held.id).status, get_job(held.id).result) == ("running", None)
 
 
+@pytest.mark.slow
 def test_progress_of_a_job_whose_row_is_held_is_written_later(
     start_thread: Start, hold: Hold, gate: Gate
 ) -> None:
@@ -204,6 +205,7 @@ def test_whoever_rescues_jobs_looks_for_them_at_once(
     wait_until(lambda: count_jobs(status="successful") == jobs)
 
 
+@pytest.mark.slow
 def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     start_thread: Start, hold: Hold
 ) -> None:
@@ -216,6 +218,7 @@ def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     wait_until(lambda: count_jobs(status="successful") == 3)
 
 
+@pytest.mark.slow
 def test_a_held_state_of_a_rate_limit_delays_the_jobs_that_have_one(
     start_thread: Start, open_connection: Callable[..., psycopg.Connection], settings: Any
 ) -> None:

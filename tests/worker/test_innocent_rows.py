@@ -103,6 +103,7 @@ def test_a_row_that_comes_before_the_one_that_is_found_is_blamed_itself(
     assert blamed == [1]
 
 
+@pytest.mark.slow
 def test_a_job_whose_change_waited_for_a_lock_is_left_alone_for_a_moment_only(
     own: OwnConnection,
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_test_is_told_that_a_result_is_too_large() -> None:
         run_jobs()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @override_settings(PGJOBS={"MAX_PAYLOAD_BYTES": SERVER_PAYLOAD_BYTES})
 def test_a_large_list_of_elements_that_are_not_is_one_job_for_each() -> None:

@@ -35,6 +35,7 @@ def locked(*tables: str) -> Iterator[None]:
         session.execute("ROLLBACK")
 
 
+@pytest.mark.slow
 def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Keep) -> None:
     """Or a lock on what only shows something lets jobs run twice."""
     job = make_running_job(make_worker(lease_seconds=-1))

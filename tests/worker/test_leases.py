@@ -61,6 +61,7 @@ def expire(worker_id: int) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_lease_is_renewed_every_third_of_it(keep: Keep) -> None:
     """S2.20."""
     kept = keep(lease=2.0)
@@ -123,6 +124,7 @@ def test_a_lease_that_is_entered_anew_counts_from_before_that(keep: Keep) -> Non
     assert counted <= asked
 
 
+@pytest.mark.slow
 def test_two_missed_renewals_are_a_danger_that_is_told_once(
     keep: Keep, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,6 +319,7 @@ def test_the_wait_for_tokens_is_found_among_any_number_of_full_limits(states: in
     assert 0 < seconds <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_drain_waits_for_the_tokens_of_its_jobs_and_no_longer(drain: Start) -> None:
     """Two of them, and no poll comes before the second is there."""

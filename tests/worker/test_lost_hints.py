@@ -105,6 +105,7 @@ def test_progress_is_written_though_the_connection_breaks_at_it(
     assert get_job(job.id).status == "running"
 
 
+@pytest.mark.slow
 def test_what_a_task_reports_while_its_progress_is_written_is_written_next(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_worker_lets_all_go(drain: Start) -> None:
     assert edges() == []
 
 
+@pytest.mark.slow
 def test_a_drain_waits_for_those_who_are_still_to_be_let_go(
     drain: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

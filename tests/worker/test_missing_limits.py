@@ -118,6 +118,7 @@ def test_the_worker_logs_each_once(
     assert caplog.text.count("missing-raw:5") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_limit_that_was_made_and_deleted_is_told_of_again(
     start_thread: Callable[..., ThreadedWorker],

@@ -168,6 +168,7 @@ def test_states_of_rate_limits_are_due_until_they_have_been_pruned(
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_a_retention_of_seconds_is_over_after_seconds(start: Prune) -> None:
     """Not after the minute in which everything else is looked at once."""
     make_job(status="successful", finished_at=ago(100))

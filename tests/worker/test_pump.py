@@ -112,6 +112,7 @@ def test_without_listening_the_poll_finds_the_job(start_thread: Start) -> None:
     assert not get_worker(worker.id).listening
 
 
+@pytest.mark.slow
 def test_an_idle_worker_runs_no_query(start_thread: Start) -> None:
     """Nothing but LISTEN, a slow poll and the lease."""
     with counted_round_trips() as counts:
@@ -245,6 +246,7 @@ def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(
     assert get_job(jobs[7]).status == "running"
 
 
+@pytest.mark.slow
 def test_an_outcome_that_could_not_be_written_at_all_is_written_when_the_server_lets_it(
     start_thread: Start, refuse: Callable[..., None]
 ) -> None:

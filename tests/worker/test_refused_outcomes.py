@@ -27,7 +27,7 @@ from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import connect, wait_until
 from tests.models import Effect
 from tests.test_dependencies import enqueue_after
-from tests.worker.refusing import ENDS, allow
+from tests.worker.refusing import ENDS, allow, refuse_instead
 from tests.worker.support import NEVER, ThreadedWorker, claim, make_attempt_of, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,6 +66,7 @@ def test_a_worker_that_ends_writes_them_if_the_server_takes_them_by_then(
     assert worker.runner.state.finished_jobs == 2
 
 
+@pytest.mark.slow
 def test_where_too_many_are_kept_no_more_jobs_of_the_task_are_claimed_but_those_of_others(
     start_thread: Start, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_where_too_many_are_kept_no_more_jobs_of_the_task_are_claimed_but_those_
     assert {get_job(job_id).attempts for job_id in jobs} == {1}
 
 
+@pytest.mark.slow
 def test_to_try_them_again_says_nothing_and_takes_no_turn_of_the_others(
     start_thread: Start,
     refuse: Callable[..., None],
@@ -179,8 +181,10 @@ def test_a_job_that_waits_and_is_refused_keeps_no_outcome_from_being_written(
     worker = start_thread()
     if kept:
         wait_until_kept(worker, 1)
-        allow()
-        refuse(f"NEW.id = {dependant}")
+        # So that no try begins before the change and ends, as a failure, behind it.
+        with connect(autocommit=False) as other:
+            other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [first])
+            refuse_instead(f"NEW.id = {dependant}")
     wait_until(lambda: get_job(first).finished_at is not None)
     assert get_job(first).status == ("successful" if kept else "failed")
     assert get_job(dependant).status == "ready"

@@ -248,6 +248,7 @@ def test_what_runs_where_is_decided_by_the_task(drain: Start, task_path: str, hi
     assert {get_job(job).status for job in jobs} == {"successful"}
 
 
+@pytest.mark.slow
 @on_server
 def test_a_job_whose_row_is_wrong_goes_back_to_where_it_belongs(
     start_thread: Start, gate: Gate
@@ -269,6 +270,7 @@ def test_a_job_whose_row_is_wrong_goes_back_to_where_it_belongs(
 # Whole workers
 
 
+@pytest.mark.slow
 @on_server
 def test_while_all_async_places_are_taken_threads_go_on_and_async_jobs_stay_where_they_are(
     start_thread: Start, gate: Gate

@@ -256,6 +256,7 @@ def test_a_statement_that_is_not_sent_has_no_rows_of_an_earlier_one(own: OwnConn
     assert own.round_trip([send_nothing, send_numbers]) == [[], numbers]
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_while_it_chooses_holds_up_nobody_for_long(
     own: OwnConnection,
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Ga
     assert worker.is_running
 
 
+@pytest.mark.slow
 def test_an_idle_worker_that_becomes_quiet_hears_of_no_more_jobs(start_thread: Start) -> None:
     """Else it would keep the watch, and enqueues would notify it, until one of them does."""
     quiet = start_thread(poll_interval=NEVER, lease=NEVER)
@@ -225,6 +226,7 @@ def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
     assert [each.lost for each in Statistic.objects.filter(enqueued=0)] == [1]
 
 
+@pytest.mark.slow
 def test_an_end_that_stands_still_is_cut_off(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

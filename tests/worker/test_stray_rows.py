@@ -37,6 +37,7 @@ def test_a_row_that_says_it_runs_is_taken_over(start_thread: Start, worker_id: A
     assert job.lost_count == (0 if worker_id == "its own" else 1)
 
 
+@pytest.mark.slow
 def test_a_job_that_a_worker_does_run_is_left_to_it(start_thread: Start, gate: Any) -> None:
     """Over several of the times at which it asks what else it is said to run."""
     start_thread(lease=1.0, poll_interval=0.05)

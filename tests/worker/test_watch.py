@@ -56,6 +56,7 @@ def test_a_session_that_has_the_watch_is_given_it_again(sessions: Any) -> None:
     assert take(second)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_the_server_takes_the_watch_from_a_session_that_is_silent(sessions: Any) -> None:
     """Its process is frozen, say."""
@@ -156,6 +157,7 @@ def test_a_worker_that_holds_jobs_asks_for_the_watch_when_somebody_leaves(
         gate.wait_entered()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_parked_worker_hears_what_people_ask_of_it(start_thread: Start) -> None:
     workers = [start_thread(poll_interval=NEVER, lease=60.0) for _ in range(3)]
@@ -180,6 +182,7 @@ def test_where_no_watch_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
     wait_until(lambda: get_job(job).status == "successful")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_whose_pump_is_held_up_leaves_the_watch(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch

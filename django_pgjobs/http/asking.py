@@ -131,6 +131,8 @@ class Wait:
         self._waiter = Waiter(worker.id, worker.queues, worker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._is_said = False
+        # How soon it looks again: an enqueue that began before enqueues notify tells nobody.
+        self._gap = math.inf
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
         self._has_found = False
@@ -147,7 +149,10 @@ class Wait:
 
     def _say_listening(self) -> bool:
         """Let enqueues notify: what is known here may be older than what another process wrote."""
-        return self._asked.newest().row.is_listening or self._asked.say_listening(listening=True)
+        if self._asked.newest().row.is_listening:
+            return True
+        self._gap = POLL_SECONDS
+        return self._asked.say_listening(listening=True)
 
     def look(self) -> list[GivenAttempt]:
         """Claim what there is by now."""
@@ -157,7 +162,8 @@ class Wait:
         was_woken = waiting.note_looked(self._waiter)
         since = time.monotonic()
         if was_said and not was_woken:
-            since -= SHARED * waiting.pause
+            since -= SHARED * min(self._gap, waiting.pause)
+            self._gap *= 2
         given = self._asked.look(since)
         self._tokens_at = math.inf
         # One of each sort is enough to wait for tokens.
@@ -175,7 +181,8 @@ class Wait:
         if now >= self._until or self._waiter.is_dismissed:
             return None
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
-        return max(LEAST_PAUSE, min(due_in, waiting.pause if self._is_said else POLL_SECONDS))
+        gap = min(self._gap, waiting.pause) if self._is_said else POLL_SECONDS
+        return max(LEAST_PAUSE, min(due_in, gap))
 
 
 def wait_in_thread(asked: Asked) -> list[GivenAttempt]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.db.models.functions import Now
 from django_pgjobs.http import asking, looking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import Waiter, Waiters, waiting
-from django_pgjobs.models import QueueSettings, RateLimit
+from django_pgjobs.models import QueueSettings, RateLimit, Worker
 from django_pgjobs.models.control import RateState
 from tests.helpers import wait_until
 from tests.http import tasks
@@ -158,6 +159,29 @@ def test_what_is_due_beyond_one_page_ends_the_wait(
 def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a claim wait for longer than a test takes: its last look would find jobs, too."""
     monkeypatch.setattr(asking, "MOST_SECONDS", 3600.0)
+
+
+@pytest.mark.time_limit(30)
+@pytest.mark.usefixtures("long_waits")
+def test_an_enqueue_from_before_the_wait_that_outlasts_its_look_ends_it(
+    api: Api, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """It saw nobody that wanted to be told."""
+    worker = Remote(api)
+    worker.claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    Worker.objects.update(listening=False)
+    other = open_connection(autocommit=False)
+    other.execute(
+        "INSERT INTO pgjobs_job (task_path, queue_name, args) VALUES (%s, 'node', '[2]')",
+        [tasks.resize.module_path],
+    )
+    begun = time.monotonic()
+    thread = DjangoThread(lambda: worker.claim(wait=3600))
+    wait_until(lambda: looking.looks.last.asked_at > begun)
+    assert Worker.objects.get(pk=worker.id).listening
+    other.commit()
+    assert len(thread.result()) == 1
 
 
 @pytest.mark.time_limit(30)

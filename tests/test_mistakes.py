@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -159,6 +160,12 @@ def bad(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("given", [math.inf, math.nan])
+def test_no_length_of_time_is_proposed_that_is_none(given: float) -> None:
+    with pytest.raises(InvalidTask, match=rf"got {given}\.$"):
+        add.using(run_after=given)
+
+
 @pytest.mark.parametrize(("function", "name"), [(pause, "pause"), (resume, "resume")])
 def test_what_is_paused_is_named(function: Callable[..., object], name: str) -> None:
     assert bad(function, "mail") == (
@@ -166,6 +173,7 @@ def test_what_is_paused_is_named(function: Callable[..., object], name: str) -> 
         "task= or key=."
     )
     assert f"Write {name}(task=tests.tasks.add), or queue= or key=." in bad(function, add)
+    assert f"got 5. Write {name}(queue=...), or task= or key=." in bad(function, 5)
 
 
 @pytest.mark.parametrize("given", [plain, 5, add.s(1, 2)], ids=["function", "number", "call"])

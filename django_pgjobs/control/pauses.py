@@ -117,10 +117,11 @@ def _target(
 def _unnamed(function: str, value: object) -> TypeError:
     path = getattr(value, "module_path", None)
     shown, kind = (shorten(repr(value)), "queue") if path is None else (path, "task")
+    named = shown if isinstance(value, str) or path is not None else "..."
     others = " or ".join(f"{each.value}=" for each in PauseKind if each.value != kind)
     return TypeError(
         f"{function}() takes what to {function} by name, got {shown}. Write "
-        f"{function}({kind}={shown}), or {others}."
+        f"{function}({kind}={named}), or {others}."
     )
 
 

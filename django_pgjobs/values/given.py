@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -52,9 +53,10 @@ def check_instant(expected: str, given: object) -> None:
 
 
 def remedy_for_number(given: object) -> str:
-    """Return how to write a number of seconds as a length of time, "" for what is no number."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return f" Write timedelta(seconds={given})." if is_number else ""
+    """Return how to write a number of seconds as a length of time, "" for what is none."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        return ""
+    return f" Write timedelta(seconds={given})."
 
 
 def flag(value: bool, *, name: str) -> bool:

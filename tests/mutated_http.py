@@ -323,9 +323,16 @@ RULES = (
     (
         "worker over http: flag that could not be set",
         f"{HTTP}asking.py",
-        "waiting.pause if self._is_said else POLL_SECONDS",
-        "waiting.pause",
+        "self._gap = POLL_SECONDS",
+        "self._gap *= 1",
         ("tests/http/test_waiting.py",),
+    ),
+    (
+        "worker over http: enqueue from before the flag",
+        f"{HTTP}asking.py",
+        "self._gap = POLL_SECONDS",
+        "self._gap *= 1",
+        ("tests/http/test_rules_waiting.py",),
     ),
     (
         "worker over http: client that goes as it is woken",

@@ -131,7 +131,8 @@ class Wait:
         self._waiter = Waiter(worker.id, worker.queues, worker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._is_said = False
-        # How soon it looks again: an enqueue that began before enqueues notify tells nobody.
+        # How soon it looks again, until enqueues notify and a while after: one that began before
+        # tells nobody.
         self._gap = math.inf
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
@@ -181,8 +182,7 @@ class Wait:
         if now >= self._until or self._waiter.is_dismissed:
             return None
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
-        gap = min(self._gap, waiting.pause) if self._is_said else POLL_SECONDS
-        return max(LEAST_PAUSE, min(due_in, gap))
+        return max(LEAST_PAUSE, min(due_in, self._gap, waiting.pause))
 
 
 def wait_in_thread(asked: Asked) -> list[GivenAttempt]:

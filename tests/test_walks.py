@@ -19,10 +19,10 @@ pytestmark = pytest.mark.django_db
 
 # So many that the indexes of ready jobs have one level more than that of the ids.
 JOBS = 40_000
-# Each in a lane of its own.
+# Each in a lane of its own; their order is not that of the ids.
 MANY_LANES = """
 INSERT INTO pgjobs_job (task_path, queue_name, concurrency_key)
-SELECT 'shop.tasks.send', %s || CASE WHEN %s THEN n - 1 ELSE 0 END, %s || 100000 + n
+SELECT 'shop.tasks.send', %s || CASE WHEN %s THEN n - 1 ELSE 0 END, %s || 200000 - n
 FROM generate_series(1, %s) AS n
 """
 SHORT_OF_TOKENS = """
@@ -55,11 +55,15 @@ WALKS: dict[str, dict[str, Any]] = {
     "list_missing_rates": {"names": [], "costs": [], "max_lanes": 100, "max_keys": 10},
     "get_token_wait": {"max_lanes": 100},
     "list_heads": PLACE,
+    "wake_for_keys": {"channel": "nobody", "keys": [f"other {number}" for number in range(100)]},
     "claim_jobs": FIRST_TEN,
 }
 
 
-@pytest.mark.parametrize("key", ["account ", None], ids=["keyed", "plain"])
+# Keys of 100 bytes make an index of two levels more.
+@pytest.mark.parametrize(
+    "key", ["account ", "account " + 86 * "x", None], ids=["keyed", "long-keyed", "plain"]
+)
 @pytest.mark.parametrize("has_queues", [False, True], ids=["one-queue", "many-queues"])
 @pytest.mark.parametrize("is_analyzed", [False, True], ids=["new", "analyzed"])
 @pytest.mark.parametrize("known", KNOWN)
@@ -78,7 +82,7 @@ def test_a_step_reads_no_job_again_however_few_the_planner_knows_of(
             if setting.startswith("enable_"):
                 cursor.execute("SELECT set_config(%s, %s, TRUE)", [setting, value])
         cursor.execute("SET LOCAL pgjobs.keyed_claim = 'held'; SET LOCAL jit = off")
-        worker_id = make_worker()
+        worker_id = make_worker(listening=True)
         read = {name: jobs_read(cursor, name, worker_id) for name in WALKS}
     most = dict.fromkeys(WALKS, 100) | {"get_token_wait": JOBS + 1}
     if has_queues:

@@ -133,7 +133,7 @@ class Wait:
         self._is_said = False
         # How soon it looks again, until enqueues notify and a while after: one that began before
         # tells nobody.
-        self._gap = math.inf
+        self._gap = POLL_SECONDS
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
         self._has_found = False
@@ -150,10 +150,7 @@ class Wait:
 
     def _say_listening(self) -> bool:
         """Let enqueues notify: what is known here may be older than what another process wrote."""
-        if self._asked.newest().row.is_listening:
-            return True
-        self._gap = POLL_SECONDS
-        return self._asked.say_listening(listening=True)
+        return self._asked.newest().row.is_listening or self._asked.say_listening(listening=True)
 
     def look(self) -> list[GivenAttempt]:
         """Claim what there is by now."""

@@ -1,9 +1,9 @@
 """Statements on batches of jobs.
 
 Whoever changes jobs of batches notes it (`pgjobs_batch_change`), in the same statement.
-`send_settlement` is the last statement of such a transaction: it counts, completes and goes on
-with what follows. It waits for nobody, so it may leave batches out; what is noted stays, and
-`list_changed` finds it.
+`send_settlement` is the last statement of such a transaction, but for a retry: it counts, completes
+and goes on with what follows. It waits for nobody, so it may leave batches out; what is noted
+stays, and `list_changed` finds it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 -- Finish attempts that returned, all of them of jobs of batches: what follows these gets jobs of
--- their results, and the batches have something to count. Elements beyond *max_streamed* jobs of
--- one statement (fewer if the call is large) are left to pages, and so is what a cancelled batch
--- would get, and what replaces a result of which a page is still there.
+-- their results, and the batches have something to count. Of their lists, in order of id, those
+-- with which more than *max_streamed* elements come together are left to pages, whole (the elements
+-- of a large call count for several), and so is what a cancelled batch would get, and what replaces
+-- a result of which a page is still there.
 -- Parameters: as finish_successful; max_streamed integer
 -- Returns: id of each job that was finished, NULL; behind them NULL, a queue that got jobs
--- Locks: the finished rows, by primary key; waits only for a cancel of the same row, and where jobs
---     of a half of a result before are made, for who notes that their batch is cancelled, or not any
---     more
+-- Locks: the finished rows, by primary key; waits for whoever has one (a cancel, or what the job
+--     itself adds), and where jobs of a half of a result before are made, for whoever counts the
+--     batch that gets them
 -- Index: pgjobs_job_live_pkey, pgjobs_batch_edge_waits_for, pgjobs_batch_pkey,
 --     pgjobs_batch_page_pkey
 WITH finished AS (

@@ -75,9 +75,13 @@ FROM (
                     FROM pgjobs_batch_page AS page
                     WHERE
                         page.batch_id = paged.batch_id AND NOT page.is_kept
-                        AND NOT EXISTS (
-                            SELECT FROM pgjobs_job_live AS job WHERE job.id = page.source_id
-                        )
+                        -- As a join the planner would read all jobs.
+                        AND (
+                            SELECT job.id
+                            FROM pgjobs_job_live AS job
+                            WHERE job.id = page.source_id
+                            LIMIT 1
+                        ) IS NULL
                 )
             )
         LIMIT %(max_batches)s::integer

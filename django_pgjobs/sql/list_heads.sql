@@ -147,16 +147,16 @@ walked AS MATERIALIZED (
                 SELECT job.id, job.concurrency_limit, job.rate_cost
                 FROM pgjobs_job_live AS job
                 WHERE
-                    {job.is_ready}
+                    {job.is_ready} AND {job.is_walked}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                    AND job.is_async = segment.is_async
-                    AND -job.priority = segment.urgency AND job.lane = head.lane
-                    -- Nothing else, if the key keeps its order. With the lane, so that the planner
-                    -- does not read all ids up to this one.
+                    AND job.is_async = segment.is_async AND -job.priority = segment.urgency
+                    -- The jobs of this lane, in an order that one index alone has. No other one, if
+                    -- the key keeps its order.
+                    AND job.lane >= head.lane
                     AND (job.lane, job.id) <= (head.lane, COALESCE(maximum.next_id, 9223372036854775807))
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])
-                ORDER BY job.id
+                ORDER BY job.lane, job.id
                 LIMIT LEAST(room.jobs, %(first_jobs)s::integer * maximum.weight)
                 FOR UPDATE SKIP LOCKED
             ) AS locked

@@ -1,6 +1,6 @@
 -- Count what was noted of batches, complete those that are done, and go on with what follows them.
--- The last statement of a transaction that notes something, because nobody is to wait for a
--- lock while it holds those of batches.
+-- The last statement of a transaction that notes something (but for a retry), because nobody is to
+-- wait for a lock while it holds those of batches.
 -- Parameters: ids bigint[]; levels integer (of what follows, these included)
 -- Returns: batch_id, is_missed, goes_on, unfinished, queue_name, as settle.sql says
 -- Locks: the batches, SKIP LOCKED

@@ -21,7 +21,7 @@ from django_pgjobs.sql.write_terms import WRITE_TERMS
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
-    # Beside `is_ready`, where the first such job is read in the order of an index of ready jobs.
+    # Beside `is_ready` or `is_in_line`, where the first such job is read in the order of an index.
     # That index holds it without asking; by any other way the planner counts a dear subquery, which
     # nothing calls. Else it takes a table for all but empty that a VACUUM saw before it was filled,
     # and would read all jobs and sort them, for each step of a walk.
@@ -278,7 +278,7 @@ asking AS MATERIALIZED (
         " THEN LEAST({it}.id, ("
         "SELECT oldest.id"
         " FROM pgjobs_job_live AS oldest"
-        " WHERE {oldest.is_in_line}"
+        " WHERE {oldest.is_in_line} AND {oldest.is_walked}"
         " AND oldest.concurrency_key >= {it}.concurrency_key"
         " AND oldest.concurrency_key <= {it}.concurrency_key"
         " ORDER BY oldest.concurrency_key, oldest.id"

@@ -11,7 +11,7 @@ FROM (
         SELECT job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_in_line} AND job.concurrency_key = freed.key
+            {job.is_in_line} AND {job.is_walked} AND job.concurrency_key = freed.key
         ORDER BY job.id
         LIMIT 1
     ) AS oldest

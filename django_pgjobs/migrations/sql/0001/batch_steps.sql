@@ -233,8 +233,8 @@ $body$;
 --
 -- A job that runs again replaces its result, whose page is left until that has finished: whoever
 -- finishes it relies on the page. The lock of a finished job keeps it from being requeued in between.
--- Where somebody else has locked the job or the page, this is left, too, and the next batch has its
--- turn.
+-- Where somebody else has locked the job or the page, all of that batch is left until it is listed
+-- again, and the next one has its turn.
 CREATE FUNCTION home.pgjobs_expand_page_v1(
     locked bigint[], page_size integer, OUT batch_id bigint, OUT queues text[]
 )
@@ -264,9 +264,13 @@ BEGIN
                 FROM home.pgjobs_batch_page AS fresh
                 WHERE
                     fresh.batch_id = batch.id AND NOT fresh.is_kept
-                    AND (batch.is_cancelled OR NOT EXISTS (
-                        SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
-                    ))
+                    -- The planner may hash all jobs for a NOT EXISTS.
+                    AND (batch.is_cancelled OR (
+                        SELECT job.id
+                        FROM home.pgjobs_job_live AS job
+                        WHERE job.id = fresh.source_id
+                        LIMIT 1
+                    ) IS NULL)
                 ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
                 LIMIT 1
             )

@@ -130,7 +130,7 @@ CREATE TABLE pgjobs_batch_key (
 );
 
 -- Results of which jobs of a batch are still to be made: long ones, from an element on, and those that
--- came when the batch was cancelled. Each keeps the batch open like a predecessor.
+-- came when the batch was cancelled. Those that are not kept keep it open like a predecessor.
 CREATE TABLE pgjobs_batch_page (
     batch_id   bigint  NOT NULL,
     source_id  bigint  NOT NULL,

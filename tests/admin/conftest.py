@@ -8,7 +8,14 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from django_pgjobs.bulk import preview
 from tests.admin.tenants import ONLY_OWN, make_person
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is to be there at once takes its time: the machine may be busy."""
+    monkeypatch.setattr(preview, "QUICK_SECONDS", 60)
 
 
 @pytest.fixture

@@ -33,12 +33,6 @@ pytestmark = pytest.mark.django_db
 OLD = {"task_path": "shop.tasks.old"}
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that is to be there at once takes its time: the machine may be busy."""
-    monkeypatch.setattr(previewing, "QUICK_SECONDS", 60)
-
-
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows and bounds that a few jobs exceed."""

@@ -15,6 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_pgjobs.admin.job_list.page import JobList
+from django_pgjobs.bulk import preview
 from tests.admin.browser import find_browser, open_browser, open_page, session_cookie
 from tests.admin.demo_data import fill, make_users
 from tests.browser.pages import PAGES
@@ -25,6 +26,12 @@ from tests.helpers import skip, wait_until
 HOST = "127.0.0.1"
 # Live pages refresh themselves every five seconds.
 WAIT_MS = 15_000
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is to be there at once takes its time: the machine may be busy."""
+    monkeypatch.setattr(preview, "QUICK_SECONDS", 60)
 
 
 @pytest.fixture(scope="session")

@@ -106,8 +106,8 @@ BATCH_RETRIES = (
     (
         "result whose job runs again before it is taken up",
         STEPS,
-        "                    AND (batch.is_cancelled OR (\n",
-        "                    AND (TRUE OR (\n",
+        "                    AND (batch.is_cancelled OR NOT EXISTS (\n",
+        "                    AND (TRUE OR NOT EXISTS (\n",
         REQUEUES,
     ),
     (

@@ -60,7 +60,7 @@ WALKS: dict[str, dict[str, Any]] = {
 }
 
 
-# Keys of 100 bytes make an index of two levels more.
+# Keys of 100 bytes make their indexes higher than the primary key.
 @pytest.mark.parametrize(
     "key", ["account ", "account " + 86 * "x", None], ids=["keyed", "long-keyed", "plain"]
 )

@@ -64,6 +64,5 @@ def test_what_is_still_to_be_made_of_a_result_reads_no_other_jobs() -> None:
         plan_like_a_worker()
         before = rows_read("pgjobs_job_live")
         assert batches.list_changed(cursor) == [flow.pk]
-        execute("SELECT pgjobs_expand_page_v1(ARRAY[%s], 100)", flow.pk)
         after = rows_read("pgjobs_job_live")
     assert after - before < 10

@@ -264,13 +264,9 @@ BEGIN
                 FROM home.pgjobs_batch_page AS fresh
                 WHERE
                     fresh.batch_id = batch.id AND NOT fresh.is_kept
-                    -- The planner may hash all jobs for a NOT EXISTS.
-                    AND (batch.is_cancelled OR (
-                        SELECT job.id
-                        FROM home.pgjobs_job_live AS job
-                        WHERE job.id = fresh.source_id
-                        LIMIT 1
-                    ) IS NULL)
+                    AND (batch.is_cancelled OR NOT EXISTS (
+                        SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
+                    ))
                 ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
                 LIMIT 1
             )

@@ -189,13 +189,9 @@ def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(
     wait_until(lambda: get_job(waiting).status == "successful")
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("place", [{"queue_name": "mail"}, {"priority": -5}], ids=str)
-def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_poll(
-    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any]
-) -> None:
-    """Another queue or priority is a place that the worker has found to have nothing to start."""
-    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+@pytest.fixture
+def offers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the list of what the pump of a worker was told to read, which grows."""
     offers: list[Any] = []
     offer = Pump.offer
 
@@ -204,30 +200,54 @@ def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_p
         offers.append(place)
 
     monkeypatch.setattr(Pump, "offer", offer_and_count)
+    return offers
+
+
+def wait_until_all_places_are_read(worker: ThreadedWorker, offers: list[Any]) -> None:
+    """Wait until a worker that has room, and is told nothing more, has no claim that is due."""
+    wait_until(lambda: len(offers) == 2)  # with the first claim, and after it
+    wait_until(lambda: worker.runner.pump.outlook.is_idle)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("place", [{"queue_name": "mail"}, {"priority": -5}], ids=str)
+def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_poll(
+    start_thread: Start,
+    gate: Gate,
+    offers: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    place: dict[str, Any],
+) -> None:
+    """Another queue or priority is a place that the worker has found to have nothing to start."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
     gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
     waiting = make_job(concurrency_key="shop:1", concurrency_limit=1, **place)
     worker = start_thread(listen=False, concurrency=2, poll_interval=NEVER)
     gate.wait_entered()
-    wait_until(lambda: len(offers) == 2)  # with the first claim, and after it
-    wait_until(lambda: worker.runner.pump.outlook.is_idle)
+    wait_until_all_places_are_read(worker, offers)
     gate.open()
     wait_until(lambda: get_job(waiting).status == "successful")
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_next_job_of_a_key_is_claimed_in_the_turn_that_writes_the_outcome_before(
-    start_thread: Start, gate: Gate, together: list[set[str]], monkeypatch: pytest.MonkeyPatch
+    start_thread: Start,
+    gate: Gate,
+    offers: list[Any],
+    together: list[set[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
     gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
     waiting = make_job(concurrency_key="shop:1", concurrency_limit=1)
-    worker = start_thread(listen=False, concurrency=2)
+    worker = start_thread(listen=False, concurrency=2, poll_interval=NEVER)
     gate.wait_entered()
     # Or a claim that is due anyhow might travel with the outcome.
-    wait_until(lambda: worker.runner.pump.outlook.is_idle)
+    wait_until_all_places_are_read(worker, offers)
     gate.open()
     wait_until(lambda: get_job(waiting).status == "successful")
-    assert {"hold", "write"} in together
+    # The second job's own outcome may well travel with a claim.
+    assert "hold" in next(trip for trip in together if "write" in trip)
 
 
 def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:

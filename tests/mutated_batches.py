@@ -170,8 +170,8 @@ BATCHES = (
     (
         "batch whose jobs were locked when it was cancelled",
         CANCELS,
-        "            WHERE job.batch_id = batch.id AND job.status = 'ready'\n        ) OR EXISTS (",
-        "            WHERE FALSE\n        ) OR EXISTS (",
+        "        ) IS NOT NULL OR EXISTS (",
+        "        ) IS NOT NULL AND FALSE OR EXISTS (",
         WORKER,
     ),
     (
@@ -310,8 +310,8 @@ BATCHES = (
     (
         "batch whose job is run again",
         STEPS,
-        "WHERE job.batch_id = ANY (former) AND job.source_id = 0\n        ORDER BY job.id",
-        "WHERE FALSE\n        ORDER BY job.id",
+        "WHERE job.batch_id = ANY (former) AND job.source_id = 0\n        FOR UPDATE",
+        "WHERE FALSE\n        FOR UPDATE",
         RETRIES,
     ),
     (

@@ -11,9 +11,9 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries.cursor import statement
-from django_pgjobs.queries.own_settings import SERVER_SETTINGS
 from tests.admin.test_overview_cost import nodes
 from tests.factories import make_worker
+from tests.planner import KNOWN, forget_jobs, plan_like_a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -28,13 +28,6 @@ FROM generate_series(1, %s) AS n
 SHORT_OF_TOKENS = """
 INSERT INTO pgjobs_rate_state (key, next_free)
 SELECT 'mail:' || n, now() + interval '1 hour' FROM generate_series(1, 1000) AS n
-"""
-# What a VACUUM tells the planner, rows and pages: while the transaction that fills the table is
-# open; and when few jobs were left in a table that had been large.
-KNOWN = {"empty": (0, 1000), "few": (3, 1000)}
-SAW = """
-UPDATE pg_catalog.pg_class SET reltuples = %s, relpages = %s
-WHERE oid = 'pgjobs_job_live'::regclass
 """
 # What a claim asks of the place of all lanes of one queue.
 PLACE = {
@@ -77,10 +70,8 @@ def test_a_step_reads_no_job_again_however_few_the_planner_knows_of(
         cursor.execute("TRUNCATE pgjobs_job CASCADE")
         cursor.execute(MANY_LANES, ["queue ", has_queues, key, JOBS])
         cursor.execute(SHORT_OF_TOKENS)
-        cursor.execute(SAW, KNOWN[known])
-        for setting, value in SERVER_SETTINGS.items():
-            if setting.startswith("enable_"):
-                cursor.execute("SELECT set_config(%s, %s, TRUE)", [setting, value])
+        forget_jobs(cursor, known)
+        plan_like_a_worker(cursor)
         cursor.execute("SET LOCAL pgjobs.keyed_claim = 'held'; SET LOCAL jit = off")
         worker_id = make_worker(listening=True)
         read = {name: jobs_read(cursor, name, worker_id) for name in WALKS}

@@ -19,6 +19,7 @@ DECLARE
         WHERE
             batch.id = ANY (locked) AND batch.cancel_requested_at IS NOT NULL
             AND batch.jobs > batch.successful + batch.failed + batch.cancelled
+        ORDER BY batch.id
     );
     waiting bigint[];
     asked bigint;
@@ -27,13 +28,20 @@ BEGIN
     IF cardinality(cancelling) = 0 THEN
         RETURN;
     END IF;
+    -- In an order that the index of batches alone has, also where the planner knows of no jobs.
     waiting := ARRAY(
         SELECT job.id
-        FROM home.pgjobs_job_live AS job
-        WHERE job.batch_id = ANY (cancelling) AND job.status = 'ready'
-        ORDER BY job.batch_id, job.id
+        FROM unnest(cancelling) AS batch (id)
+        CROSS JOIN LATERAL (
+            SELECT live.id
+            FROM home.pgjobs_job_live AS live
+            WHERE
+                live.status = 'ready' AND live.batch_id >= batch.id AND live.batch_id <= batch.id
+            ORDER BY live.batch_id, live.id
+            LIMIT most
+            FOR UPDATE SKIP LOCKED
+        ) AS job
         LIMIT most
-        FOR UPDATE SKIP LOCKED
     );
     DELETE FROM home.pgjobs_dependency AS edge WHERE edge.job_id = ANY (waiting);
     WITH ended AS (
@@ -88,10 +96,13 @@ BEGIN
         INSERT INTO home.pgjobs_batch_change AS change (batch_id)
         SELECT batch.id
         FROM unnest(cancelling) AS batch (id)
-        WHERE EXISTS (
-            SELECT FROM home.pgjobs_job_live AS job
-            WHERE job.batch_id = batch.id AND job.status = 'ready'
-        ) OR EXISTS (
+        WHERE (
+            SELECT job.id
+            FROM home.pgjobs_job_live AS job
+            WHERE job.status = 'ready' AND job.batch_id >= batch.id AND job.batch_id <= batch.id
+            ORDER BY job.batch_id, job.id
+            LIMIT 1
+        ) IS NOT NULL OR EXISTS (
             SELECT FROM home.pgjobs_job_live AS job
             WHERE
                 job.status = 'running' AND job.batch_id = batch.id

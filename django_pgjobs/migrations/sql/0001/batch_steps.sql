@@ -56,7 +56,6 @@ BEGIN
         SELECT job.id, job.status, job.batch_id
         FROM home.pgjobs_job_finished AS job
         WHERE job.batch_id = ANY (former) AND job.source_id = 0
-        ORDER BY job.id
         FOR UPDATE SKIP LOCKED
     ),
     moved AS (
@@ -79,9 +78,11 @@ BEGIN
             expires_at = NULL,
             ready_at = statement_timestamp(),
             note = 'run again: what it follows is complete again'
-        FROM taken
-        WHERE job.id = taken.id AND job.status = taken.status
-        RETURNING taken.batch_id, taken.status, job.queue_name
+        WHERE
+            job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+            -- Not IN: by that the planner may take the index of ends, and read all of it.
+            AND job.status <> 'ready' AND job.status <> 'running'
+        RETURNING job.id, job.batch_id, job.queue_name
     ),
     taken_back AS (
         UPDATE home.pgjobs_batch AS batch
@@ -91,12 +92,13 @@ BEGIN
             cancelled = batch.cancelled - tally.cancelled
         FROM (
             SELECT
-                moved.batch_id,
-                count(*) FILTER (WHERE moved.status = 'successful') AS successful,
-                count(*) FILTER (WHERE moved.status = 'failed') AS failed,
-                count(*) FILTER (WHERE moved.status = 'cancelled') AS cancelled
-            FROM moved
-            GROUP BY moved.batch_id
+                taken.batch_id,
+                count(*) FILTER (WHERE taken.status = 'successful') AS successful,
+                count(*) FILTER (WHERE taken.status = 'failed') AS failed,
+                count(*) FILTER (WHERE taken.status = 'cancelled') AS cancelled
+            FROM taken
+            WHERE taken.id IN (SELECT moved.id FROM moved)
+            GROUP BY taken.batch_id
         ) AS tally
         WHERE batch.id = tally.batch_id AND batch.id = ANY (former)
     )
@@ -121,9 +123,18 @@ BEGIN
     BEGIN
         waiting := ARRAY(
             SELECT job.batch_id
-            FROM home.pgjobs_job_live AS job
-            WHERE job.batch_id = ANY (former) AND job.source_id = 0 AND job.status = 'ready'
-            FOR UPDATE SKIP LOCKED
+            FROM unnest(former) AS batch (id)
+            CROSS JOIN LATERAL (
+                SELECT live.batch_id
+                FROM home.pgjobs_job_live AS live
+                WHERE
+                    live.status = 'ready' AND live.batch_id >= batch.id
+                    AND live.batch_id <= batch.id AND live.source_id = 0
+                -- An order that the index of batches alone has.
+                ORDER BY live.batch_id, live.id
+                LIMIT 1
+                FOR UPDATE SKIP LOCKED
+            ) AS job
         );
     EXCEPTION WHEN serialization_failure THEN
         -- One was moved to the other partition while we wanted its lock.
@@ -140,8 +151,16 @@ BEGIN
         WHERE job.status = 'running' AND job.batch_id = ANY (former) AND job.source_id = 0
         UNION ALL
         SELECT job.batch_id, TRUE
-        FROM home.pgjobs_job_live AS job
-        WHERE job.status = 'ready' AND job.batch_id = ANY (former) AND job.source_id = 0
+        FROM unnest(former) AS batch (id)
+        CROSS JOIN LATERAL (
+            SELECT live.batch_id
+            FROM home.pgjobs_job_live AS live
+            WHERE
+                live.status = 'ready' AND live.batch_id >= batch.id
+                AND live.batch_id <= batch.id AND live.source_id = 0
+            ORDER BY live.batch_id, live.id
+            LIMIT 1
+        ) AS job
         UNION ALL
         SELECT job.batch_id, FALSE
         FROM home.pgjobs_job_finished AS job

@@ -1,0 +1,39 @@
+"""What the planner of PostgreSQL knows: a worker's settings, and statistics that say too little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_pgjobs.queries.own_settings import SERVER_SETTINGS
+
+# What a VACUUM tells the planner, rows and pages: while the transaction that fills the table is
+# open; and when few jobs were left in a table that had been large.
+KNOWN = {"empty": (0, 1000), "few": (3, 1000)}
+SAW = """
+UPDATE pg_catalog.pg_class SET reltuples = %s, relpages = %s
+WHERE oid = %s::regclass
+"""
+READ = """
+SELECT seq_tup_read + idx_tup_fetch
+FROM pg_catalog.pg_stat_xact_user_tables WHERE relname = %s
+"""
+
+
+def forget_jobs(cursor: Any, known: str) -> None:
+    """Let the planner know of no more jobs than a VACUUM saw, by a name of `KNOWN`."""
+    for table in ("pgjobs_job_live", "pgjobs_job_finished"):
+        cursor.execute(SAW, [*KNOWN[known], table])
+
+
+def plan_like_a_worker(cursor: Any) -> None:
+    """Let this transaction plan as the connections of a worker do."""
+    for name, value in SERVER_SETTINGS.items():
+        if name.startswith("enable_"):
+            cursor.execute("SELECT set_config(%s, %s, TRUE)", [name, value])
+
+
+def rows_read(cursor: Any, table: str) -> int:
+    """Return how many rows of a table this transaction has read."""
+    cursor.execute(READ, [table])
+    [(rows,)] = cursor.fetchall()
+    return int(rows)

@@ -45,8 +45,8 @@ PUMP = (
     (
         "pause after a walk that was not in vain",
         f"{WORKER}claiming/groups.py",
-        "pause_after(in_vain * claim.seconds, ",
-        "pause_after(claim.seconds, ",
+        "pause_after(in_vain * claim.seconds)",
+        "pause_after(claim.seconds)",
         PLACES,
     ),
     (
@@ -211,16 +211,23 @@ PUMP = (
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/lanes.py",
-        "self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)",
+        "self._heads_at = now + self._heads_pace.pause_after(claim.seconds)",
         "pass",
         PLACES,
     ),
     (
-        "reads that took as long as their process stood still",
-        f"{WORKER}claiming/pauses.py",
-        "min(factor * seconds, MOST_SECONDS)",
-        "factor * seconds",
-        (*PLACES, "tests/worker/test_upkeep.py"),
+        "reads that are slow for long",
+        f"{WORKER}claiming/pace.py",
+        "min(self._factor * sorted(self._last)[1], MOST_SECONDS)",
+        "self._factor * sorted(self._last)[1]",
+        PLACES,
+    ),
+    (
+        "read that took as long as its process stood still",
+        f"{WORKER}claiming/pace.py",
+        "sorted(self._last)[1]",
+        "seconds",
+        ("tests/worker/test_look_times.py", *PLACES),
     ),
     (
         "floors of lanes that are gone",

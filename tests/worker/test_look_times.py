@@ -109,7 +109,15 @@ IDLE = {"is_idle": True, "is_releasing": False, "is_settling": False, "claimed":
 def test_looks_that_have_become_slow_are_made_rarely() -> None:
     duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=0.05))
     assert look_at(duty, seconds=0.01) <= 0.1
+    assert look_at(duty, seconds=0.1) <= 0.1
     assert look_at(duty, seconds=0.1) > 0.1 * look.PAUSE_FACTOR - 0.1
+
+
+def test_a_single_look_that_was_slow_holds_up_no_other() -> None:
+    """Its process was stopped, or the server stood still: there may be jobs that nobody told of."""
+    duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))
+    assert look_at(duty, seconds=3600.0) < 0.1
+    assert look_at(duty) < 0.1
 
 
 def test_a_look_that_has_promoted_jobs_is_followed_by_the_next_at_once() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
-from django_pgjobs.worker.claiming.pauses import MOST_SECONDS
+from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, ReadyPlace, Segment
+from django_pgjobs.worker.claiming.pace import MOST_SECONDS
 from django_pgjobs.worker.claiming.plan import Listing
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
@@ -19,6 +19,14 @@ from tests.worker.support import DEFAULT, row_of_job
 
 MAIL = Lane("default", "mail")
 ONE = Rooms(1, 1)
+
+
+def slow_knowing(*found: ReadyPlace) -> Knowing:
+    """Return what a worker knows that finds these places when its claims have become slow."""
+    knowing = Knowing(*found)
+    knowing.claim(wanted=1, seconds=100.0)
+    knowing.find(*found)
+    return knowing
 
 
 def floors(knowing: Knowing) -> dict[Lane, Floor]:
@@ -140,7 +148,7 @@ def test_a_full_batch_below_the_floor_lowers_it() -> None:
 
 
 def test_a_short_batch_below_the_floor_does_not_lower_it() -> None:
-    knowing = Knowing(*plain(DEFAULT))
+    knowing = slow_knowing(*plain(DEFAULT))
     knowing.claim(row_of_job(70), wanted=1)
     knowing.find(*plain(DEFAULT))
     knowing.claim(row_of_job(7), wanted=2, seconds=100.0)
@@ -150,20 +158,28 @@ def test_a_short_batch_below_the_floor_does_not_lower_it() -> None:
 
 def test_claims_from_heads_that_have_become_slow_are_made_rarely() -> None:
     """A held snapshot makes them wade through every job that ran since."""
-    knowing = Knowing(*plain(DEFAULT))
+    knowing = slow_knowing(*plain(DEFAULT))
     knowing.claim(row_of_job(7), wanted=1, seconds=100.0)
     knowing.claim(wanted=1)
     assert knowing.plan() is None, "nothing is left behind the floor"
-    # They may seem slow, too, because the process stood still.
     wait = knowing.places.claim_at(time.monotonic(), ONE) - time.monotonic()
     assert MOST_SECONDS - 1 < wait <= MOST_SECONDS
     knowing.places.note_queue("default")
     assert floors(knowing)[DEFAULT] == Floor(0, 7)
 
 
+@pytest.mark.parametrize("found", [plain(DEFAULT), keyed(KEYED)], ids=["heads", "walk"])
+def test_a_single_claim_that_was_slow_holds_up_no_other(found: list[Any]) -> None:
+    """Its process was stopped, or the server stood still."""
+    knowing = Knowing(*found)
+    knowing.claim(wanted=1, seconds=3600.0)
+    knowing.find(*found)
+    assert knowing.plan()
+
+
 def test_the_floor_of_a_lane_without_jobs_is_forgotten_with_the_next_look() -> None:
     """Queues come and go: a worker must not keep all it ever met."""
-    knowing = Knowing(*plain(DEFAULT))
+    knowing = slow_knowing(*plain(DEFAULT))
     knowing.claim(row_of_job(7), wanted=2)
     knowing.find(*plain(MAIL))
     knowing.claim(wanted=1, seconds=100.0)
@@ -173,7 +189,7 @@ def test_the_floor_of_a_lane_without_jobs_is_forgotten_with_the_next_look() -> N
 
 def test_a_floor_is_kept_while_claims_from_heads_are_slow() -> None:
     """Else each look would let a lane be read from its head again."""
-    knowing = Knowing(*plain(DEFAULT))
+    knowing = slow_knowing(*plain(DEFAULT))
     knowing.claim(row_of_job(7), wanted=2, seconds=100.0)
     knowing.find(*plain(MAIL))
     knowing.places.note_queue("default")
@@ -211,7 +227,7 @@ def test_a_key_that_becomes_free_with_the_turn_is_looked_at_in_it() -> None:
 
 
 def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at() -> None:
-    knowing = Knowing(*keyed(KEYED))
+    knowing = slow_knowing(*keyed(KEYED))
     knowing.claim(row_of_job(1, lane="a"), wanted=5, seconds=9.0)
     knowing.places.note_ended([row_of_job(1, lane="a"), row_of_job(2, lane=None)])
     plan = knowing.claim(wanted=1)
@@ -223,7 +239,7 @@ def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at() -> None:
 def test_a_walk_that_fills_most_of_its_batch_is_repeated_soon() -> None:
     """Its time was not spent in vain: half of a batch, half of the pause."""
     for claimed, pause in ((1, 2.0), (2, 0.0)):
-        knowing, began = Knowing(*keyed(KEYED)), time.monotonic()
+        knowing, began = slow_knowing(*keyed(KEYED)), time.monotonic()
         rows = [row_of_job(n, lane="a") for n in range(claimed)]
         knowing.claim(*rows, wanted=2, seconds=1.0)
         due = knowing.places.claim_at(time.monotonic(), ONE)

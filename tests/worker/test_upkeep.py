@@ -16,7 +16,7 @@ from django.db import connections
 from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming import pauses
+from django_pgjobs.worker.claiming import pace
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process.leases import LeaseKeeper
@@ -244,10 +244,10 @@ def test_the_picture_of_the_threads_names_the_roles_and_the_calls_between_them()
     assert [name for name in files if not (folder / name).exists()] == []
 
 
-def test_a_look_that_a_stop_of_its_process_made_long_holds_up_the_next_one_briefly(
+def test_looks_that_stops_of_their_process_made_long_hold_up_the_next_one_briefly(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pauses, "MOST_SECONDS", 0.1)
+    monkeypatch.setattr(pace, "MOST_SECONDS", 0.1)
     monkeypatch.setattr(sending, "time", clock := mock.Mock(monotonic=mock.Mock(return_value=0.0)))
     clock.monotonic.side_effect = itertools.count(step=3_600.0)
     with counted_round_trips() as counts:

@@ -15,7 +15,7 @@ from typing import Any
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import ClaimedRow, Group, Segment
-from django_pgjobs.worker.claiming.pauses import pause_after
+from django_pgjobs.worker.claiming.pace import Pace
 from django_pgjobs.worker.claiming.plan import Claim
 
 # After a walk of d seconds whose batch stayed empty there is none for this many times d.
@@ -33,6 +33,7 @@ class Groups:
         self._freed: dict[Group, set[str]] = {}
         # From when on whole groups may be walked.
         self._walk_at = 0.0
+        self._walk_pace = Pace(WALK_PAUSE_FACTOR)
 
     # What others say
 
@@ -98,7 +99,7 @@ class Groups:
         if plan.walks:
             self._note_walked(groups, claim.rows, filled)
             in_vain = 1 - max(filled[group.is_async] for group in groups)
-            self._walk_at = now + pause_after(in_vain * claim.seconds, WALK_PAUSE_FACTOR)
+            self._walk_at = now + self._walk_pace.pause_after(in_vain * claim.seconds)
 
     def _note_walked(
         self, groups: Collection[Group], rows: Iterable[ClaimedRow], filled: Sequence[float]

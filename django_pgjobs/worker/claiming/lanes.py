@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from django_pgjobs.queries.claims import HEAD, Floor, Lane, lane_of
-from django_pgjobs.worker.claiming.pauses import pause_after
+from django_pgjobs.worker.claiming.pace import Pace
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 
 # After a claim from the heads that took d seconds there is none for this many times d (at most
-# pauses.MOST_SECONDS).
+# pace.MOST_SECONDS).
 HEADS_PAUSE_FACTOR = 9
 # A claim that got less than this share of what it chose has met jobs that others have locked, which
 # would get a share of each claim. So long they are left out then, by locking what is looked at.
@@ -40,6 +40,7 @@ class Lanes:
         self._heads: dict[Lane, Floor] = {}
         # From when on lanes may be read from their heads although they have floors.
         self._heads_at = 0.0
+        self._heads_pace = Pace(HEADS_PAUSE_FACTOR)
         # How many jobs the lanes that gave some gave, on average, to the last claim that chose
         # between lanes.
         self.jobs_per_lane = 1.0
@@ -113,7 +114,7 @@ class Lanes:
         if len(claim.rows) < POOR_SHARE * claim.chosen:
             self._skip_locked_until = now + SKIP_LOCKED_SECONDS
         if plan.heads and now >= self._heads_at:
-            self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
+            self._heads_at = now + self._heads_pace.pause_after(claim.seconds)
         last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
         ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
         if claim.floors is not None:

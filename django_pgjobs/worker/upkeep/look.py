@@ -19,7 +19,7 @@ from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.worker.claiming.pauses import pause_after
+from django_pgjobs.worker.claiming.pace import Pace
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.state import WorkerState
@@ -99,6 +99,7 @@ class Look(Duty):
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
         self._allowed_at = 0.0
+        self._pace = Pace(PAUSE_FACTOR)
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
         self._missing_limits = MissingLimits(state.name)
@@ -178,7 +179,7 @@ class Look(Duty):
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.ReadyPlace._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
-        self._allowed_at = now + pause_after(seconds, PAUSE_FACTOR)
+        self._allowed_at = now + self._pace.pause_after(seconds)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
         self._due = now if found.promoted else now + self._gap

@@ -186,11 +186,15 @@ def test_an_enqueue_from_before_the_wait_that_outlasts_its_look_ends_it(
 
 @pytest.mark.time_limit(30)
 @pytest.mark.usefixtures("long_waits")
-def test_tokens_that_come_end_the_wait(api: Api) -> None:
-    """A limit that is spread evenly gives one after the other."""
+def test_tokens_that_come_end_the_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is spread evenly gives one after the other; no look in between finds them."""
+    monkeypatch.setattr(asking, "POLL_SECONDS", 3600.0)
     RateLimit.objects.create(name="partner", count=10, period=1.0, burst=1)
-    jobs = [int(tasks.push.enqueue(1, number).id) for number in range(4)]
     workers = [Remote(api, f"node-{number}") for number in range(2)]
+    # Before it hears, a process looks often.
+    workers[0].claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    jobs = [int(tasks.push.enqueue(1, number).id) for number in range(4)]
     given = [each["job"] for n in range(4) for each in workers[n % 2].claim(wait=3600)]
     assert [int(job) for job in given] == jobs
 

@@ -70,6 +70,9 @@ def test_of_a_batch_that_is_gone_all_say_the_same(
         (lambda flow: flow.batch("x", metadata=[1]), TypeError, "expected metadata to be a dict"),
         (lambda flow: flow.each(tasks.echo.s(), skip_none="x"), TypeError, "skip_none"),
         (lambda flow: flow.gather(tasks.keyed.s()), InvalidTask, "it gathers"),
+        (lambda flow: flow.gather(tasks.add.s(1, 2)), TypeError, "puts 1 argument before those of"),
+        (lambda flow: flow.then(tasks.add.s(1)), TypeError, "puts 0 arguments before those of"),
+        (lambda flow: flow.on_complete(tasks.add.s(1, 2)), TypeError, "puts 1 argument before"),
         (
             lambda flow: workflow("x", on_conflict="return").__enter__(),
             ValueError,

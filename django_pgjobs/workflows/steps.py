@@ -22,6 +22,7 @@ from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import all_start_columns, has_start_keys, job_columns
 from django_pgjobs.values.payload import encode_value
+from django_pgjobs.values.words import counted
 
 # What the database may write around the arguments, and for each that it puts before them: an id.
 AROUND_BYTES, LEADING_BYTES = 64, 24
@@ -66,7 +67,11 @@ def make_step(call: object, *, leading: int) -> dict[str, Any]:
     """
     call = check_call(call)
     task, args = call.task, list(call.args)
-    check_signature(task, (*(None for _ in range(leading)), *args), call.kwargs)
+    try:
+        check_signature(task, (*(None for _ in range(leading)), *args), call.kwargs)
+    except TypeError as error:
+        given = counted(leading, "argument")
+        raise TypeError(f"{error} The workflow puts {given} before those of the call.") from None
     limit = get_conf().MAX_PAYLOAD_BYTES
     room = max(0, SERVER_PAYLOAD_BYTES - AROUND_BYTES - LEADING_BYTES * leading)
     text = encode_value(args, name="args", max_bytes=min(limit, room))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -111,6 +112,17 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
         yield
 
 
+def _too_many(limit: int, ran: list[tuple[Attempt, Outcome]]) -> str:
+    said = f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
+    if not ran:
+        return said
+    [(path, count)] = Counter(attempt.row.task_path for attempt, _ in ran).most_common(1)
+    return (
+        f"{said} Most are of {path}: {count}. For jobs that snooze for "
+        "ever give at_once=False, which runs only what may run now; else a higher limit."
+    )
+
+
 def _run_jobs(
     limit: int,
     at_once: bool,
@@ -132,9 +144,7 @@ def _run_jobs(
             if not lanes:
                 break
             if len(ran) >= limit:
-                raise TooManyAttempts(
-                    f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
-                )
+                raise TooManyAttempts(_too_many(limit, ran))
             claims_of_one = (
                 _claim_one(cursor, worker_id, lanes, declaring) for _ in range(MAX_TRIES)
             )

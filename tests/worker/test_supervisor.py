@@ -24,8 +24,17 @@ from django_pgjobs.worker.process.supervisor import (
     SILENT_SECONDS,
     Child,
     Supervisor,
+    own_flags,
 )
 from tests.worker.support import make_options
+
+
+@pytest.mark.parametrize(("processes", "names"), [(1, ["web"]), (2, ["web-1", "web-2"])])
+def test_a_name_is_numbered_only_beside_others(processes: int, names: list[str]) -> None:
+    """As for one that `--reload` restarts."""
+    options = make_options(name="web")
+    flags = [own_flags(options, number + 1, processes) for number in range(processes)]
+    assert flags == [["--name", name] for name in names]
 
 
 class FakeProcess:

@@ -56,7 +56,8 @@ def own_flags(options: Options, number: int, processes: int) -> list[str]:
     """Return the flags in which a child differs from the others, numbered from 1."""
     flags = []
     if options.name:
-        flags += ["--name", f"{options.name}-{number}"]
+        name = options.name if processes == 1 else f"{options.name}-{number}"
+        flags += ["--name", name]
     if options.health_port is not None:
         flags += ["--health-port", str(options.health_port + number - 1)]
         flags += ["--health-host", options.health_host]

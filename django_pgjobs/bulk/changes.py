@@ -28,6 +28,7 @@ from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values.words import with_text
 
 logger = logging.getLogger("django_pgjobs.bulk")
 
@@ -254,7 +255,7 @@ def _add_up(change: BulkChange, jobs: int, effect: Effect) -> None:
 
 
 def _note_error(change_id: int, error: Exception) -> None:
-    text = f"{type(error).__qualname__}: {error}".replace("\0", "")[:MAX_ERROR]
+    text = with_text(type(error).__qualname__, error).replace("\0", "")[:MAX_ERROR]
     try:
         BulkChange.objects.using(job_database()).filter(pk=change_id).update(error=text)
     except DatabaseError:

@@ -23,6 +23,7 @@ from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.plans import delay_of, policies_of
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.payload import decode_value, scrub
+from django_pgjobs.values.words import with_text
 
 MAX_NOTE = 1_000
 # Of the earlier jobs of a schedule, by one occurrence: a turn is to be short.
@@ -71,7 +72,7 @@ def enqueue_occurrence(
 
 
 def _failed(entered: OccurrenceRow, error: BaseException) -> OccurrenceRow:
-    text = scrub(f"{type(error).__name__}: {error}", MAX_NOTE)
+    text = scrub(with_text(type(error).__name__, error), MAX_NOTE)
     return entered._replace(outcome=OccurrenceOutcome.FAILED, note=text)
 
 

@@ -25,6 +25,7 @@ from django_pgjobs.occurrences.planning import (
 from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
 from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.words import with_text
 
 ON_TIME = timedelta(minutes=1)
 # For how long what is on time may wait for its turn, where many are due at once.
@@ -148,7 +149,8 @@ def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Occur
     except Lacking as error:
         return OccurrencePlan(lacks=str(error))
     except Exception as error:  # whatever is in a row, it is an error of this row
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        name = type(error).__name__
+        said = str(error) if isinstance(error, ValueError) else with_text(name, error)
         return OccurrencePlan(error=f"It is not planned: {said}")
 
 

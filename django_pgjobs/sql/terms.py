@@ -186,8 +186,9 @@ asking AS MATERIALIZED (
     # Of an array of errors, after an attempt that was the last: what is told of it.
     "in_words": (
         "COALESCE({it} -> -1 ->> 'exception_class'::text, '')"
-        " OPERATOR(pg_catalog.||) ': '"
-        " OPERATOR(pg_catalog.||) COALESCE({it} -> -1 ->> 'message'::text, '')"
+        " OPERATOR(pg_catalog.||) CASE"
+        " WHEN {it} -> -1 ->> 'message'::text OPERATOR(pg_catalog.<>) ''"
+        " THEN ': ' OPERATOR(pg_catalog.||) ({it} -> -1 ->> 'message'::text) ELSE '' END"
     ),
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",

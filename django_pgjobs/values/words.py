@@ -19,6 +19,12 @@ CONTROL = {
 IN_LINES = {code: text for code, text in CONTROL.items() if code != ord("\n")}
 
 
+def with_text(name: str, error: BaseException) -> str:
+    """Return the name of an exception with its text, as a traceback does: ValueError: no card."""
+    text = str(error)
+    return f"{name}: {text}" if text else name
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: 1 job, 2 jobs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

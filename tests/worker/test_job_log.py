@@ -152,6 +152,20 @@ def test_an_attempt_that_is_tried_again_is_one_line(drain: Drain, log: Records) 
     assert log.of("RETRY").exc_info is None
 
 
+@task(max_attempts=1)
+def say_nothing() -> None:
+    """Fail without a text."""
+    raise ValueError
+
+
+def test_an_exception_without_a_text_is_its_name(drain: Drain, log: Records) -> None:
+    """As in a traceback."""
+    say_nothing.enqueue()
+    drain()
+    first, *_ = TextFormatter().format(log.of("FAIL")).splitlines()
+    assert first.endswith(" error=ValueError")
+
+
 class Broken(Exception):
     """An exception of which nothing works."""
 

@@ -57,6 +57,13 @@ def succeed() -> None:
     """Return."""
 
 
+def test_a_failure_without_a_text_is_told_by_its_name(bench: Bench) -> None:
+    charge.using(max_attempts=1).enqueue("")
+    bench.run()
+    [handler] = handlers()
+    assert handler.args[1] == "builtins.ValueError"
+
+
 def handlers() -> list[Job]:
     """Return the jobs that tell of failures."""
     return list(Job.objects.filter(task_path=tell.module_path).order_by("pk"))

@@ -20,7 +20,7 @@ from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import logged_duration
-from django_pgjobs.values.words import CONTROL, IN_LINES
+from django_pgjobs.values.words import CONTROL, IN_LINES, with_text
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome, traceback_of
 from django_pgjobs.worker.safe_log import get_logger
@@ -170,9 +170,9 @@ def _traceback(error: BaseException) -> TracebackType | None:
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, RemoteFailure):
-        return f"{error.kind}: {error}"[:200]
+        return with_text(error.kind, error)[:200]
     try:
-        text = f"{type(error).__qualname__}: {error}"
+        text = with_text(type(error).__qualname__, error)
     except BaseException:  # its __str__ is the project's code
         text = type(error).__qualname__
     return text[:200]

@@ -8,6 +8,7 @@ bookkeeping, so signals are sent when somebody else is connected or the line wou
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from contextlib import suppress
 
@@ -52,6 +53,30 @@ def _is_written(level: int) -> bool:
     return False
 
 
+class _NotTwice(logging.Filter):
+    """Drops what Django says in a thread that tells of jobs with a line of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here = threading.local()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_told = getattr(self.here, "is_told", False)
+        return not is_told or _logger.level != logging.NOTSET
+
+
+_not_twice = _NotTwice()
+_logger.addFilter(_not_twice)
+
+
+def leave_out_lines_of_django() -> None:
+    """Let Django log nothing of what this thread sends, unless the project set its level.
+
+    `runjobs` says so for its process; in one that serves the web Django logs other tasks, too.
+    """
+    _not_twice.here.is_told = True
+
+
 # Sent when a person has done something in the admin, by `send_robust`, with: user; action, such
 # as "retry"; selection, the lookups of a bulk change or {}; count, of jobs, None if unknown;
 # reason; site, the AdminSite or None. The sender is the class of what was acted on.
@@ -64,6 +89,7 @@ workflow_expiring = Signal()
 __all__ = [
     "admin_action_performed",
     "has_receivers",
+    "leave_out_lines_of_django",
     "task_enqueued",
     "task_finished",
     "task_started",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from django_pgjobs.signals import leave_out_lines_of_django
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
@@ -33,6 +34,7 @@ class Announcer(Role):
             self.wake()
 
     def run(self) -> None:
+        leave_out_lines_of_django()
         while True:
             while self._finished:
                 attempt, outcome = self._finished.popleft()

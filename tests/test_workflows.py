@@ -198,6 +198,27 @@ def test_a_part_keeps_its_owner_open() -> None:
     assert results_of("echo") == [[["all"], {}]]
 
 
+def test_the_end_of_its_block_seals_a_part() -> None:
+    with workflow("year") as flow:
+        for month in range(2):
+            with flow.batch("month") as part:
+                part.add(tasks.add.s(month, 1))
+                part.gather(tasks.echo.s())
+    run_jobs()
+    flow.refresh_from_db()
+    assert flow.tree_completed_at
+    assert results_of("echo") == [[[[1]], {}], [[[2]], {}]]
+
+
+def test_an_exception_leaves_a_part_open() -> None:
+    """It may have less than was meant for it."""
+    with workflow("year") as flow:
+        with pytest.raises(ZeroDivisionError), flow.batch("month") as part:
+            raise ZeroDivisionError
+    part.refresh_from_db()
+    assert part.sealed_at is None
+
+
 def test_current_batch_is_that_of_a_running_job() -> None:
     with pytest.raises(LookupError):
         current_batch()

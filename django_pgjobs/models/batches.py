@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -127,12 +127,20 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
         metadata: Mapping[str, Any] | None = None,
         on_failed_job: Policy | None = None,
     ) -> Batch:
-        """Open a batch that this one is to be complete with; it needs a `seal()` of its own.
+        """Open a batch that this one is to be complete with.
 
+        A `with` block seals it at its end, unless that is an exception; else call its `seal()`.
         In a running job a second attempt finds the one of that name that the first has opened; what
         a job leaves open is sealed when all jobs of this batch have finished.
         """
         return adding.open_part(self, name, metadata, on_failed_job)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if kind is None:
+            self.seal()
 
     # What follows
 

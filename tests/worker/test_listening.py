@@ -91,6 +91,18 @@ def test_a_worker_that_waits_for_news_again_says_so_before_a_look_that_is_far() 
     flag.look.take_over.assert_called_once_with()
 
 
+@pytest.mark.parametrize("seconds", [0.01, 5.0])
+def test_a_worker_whose_looks_are_slow_says_so_before_it_has_looked_often_in_vain(
+    seconds: float,
+) -> None:
+    """Until the pause after a slow look is over it would neither look nor be told."""
+    flag = Flag()
+    flag.look.is_quiet = False
+    flag.look.due_at = lambda now: now + seconds
+    now = time.monotonic()
+    assert (flag.duty.due_at(now) <= now) is (seconds > look.LISTEN_AFTER_SECONDS)
+
+
 def test_a_row_that_somebody_holds_is_tried_again_a_little_later() -> None:
     flag = Flag()
     flag.write(is_locked=True)

@@ -66,11 +66,14 @@ class Listening(Duty):
                 due = self._outlook.waited_at + pause
             else:
                 due = math.inf if self._hears() else now
-        elif self._outlook.waits_for_news and self._hears() and self._look.is_quiet:
+        elif self._outlook.waits_for_news and self._hears():
             due = self._look.due_at(now)
             if due > now + LISTEN_AFTER_SECONDS:
-                # The gaps between its looks are those of a worker that had jobs or was told of all.
+                # The gaps between its looks are those of a worker that had jobs or was told of all,
+                # or its looks are slow.
                 due = now
+            elif not self._look.is_quiet:
+                return math.inf
         else:
             return math.inf
         return max(due, self._again_at)

@@ -104,7 +104,7 @@ def _look() -> LookResult:
     asked_at = time.monotonic()
     promoted, next_due, rows = promoting(claims.send_lane_listing)
     now = time.monotonic()
-    due_at = math.inf if next_due is None else now + next_due + 0.001
+    due_at = math.inf if next_due is None else asked_at + next_due + 0.001
     if promoted == PROMOTE_BATCH:
         due_at = now
     places = tuple(ReadyPlace._make(row) for row in rows)

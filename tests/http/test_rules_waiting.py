@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -153,6 +154,22 @@ def test_what_is_due_beyond_one_page_ends_the_wait(
         )
     worker = Remote(api, queues=["node"])
     assert [int(each["job"]) for each in worker.claim(wait=25)] == [job_id]
+
+
+def test_a_job_is_due_when_the_server_said_however_late_the_answer_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process was stopped: the server counted from before on."""
+    now = 100.0
+
+    def answer_late(*_: object) -> tuple[int, float, list[Any]]:
+        nonlocal now
+        now += 8.0
+        return 0, 10.0, []
+
+    monkeypatch.setattr(looking, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(looking, "promoting", answer_late)
+    assert looking._look().due_at == pytest.approx(110.0, abs=0.1)
 
 
 @pytest.fixture

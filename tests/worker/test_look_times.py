@@ -120,6 +120,22 @@ def test_a_single_look_that_was_slow_holds_up_no_other() -> None:
     assert look_at(duty) < 0.1
 
 
+def test_jobs_are_looked_for_when_they_are_due_however_late_the_answer_came() -> None:
+    """Its process was stopped: the seconds that the server told of began before."""
+    duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))
+    duty.rest()
+    assert 1 < look_at(duty, [(0, 10.0, [])], [], seconds=8.0) < 2.1
+
+
+def test_jobs_get_their_tokens_when_these_are_there_however_late_the_answer_came() -> None:
+    duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))
+    duty.rest()
+    lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
+    waits = [("default", "default", 0, False, 10.0)]
+    look_at(duty, [(0, None, [])], lanes)
+    assert 1 < look_at(duty, [(0, None, [])], waits, [], lanes, seconds=8.0) < 2.1
+
+
 def test_a_look_that_has_promoted_jobs_is_followed_by_the_next_at_once() -> None:
     """There may be more than it promotes at a time, and no notification tells of these."""
     duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Lane
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming import pump as pump_module
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -57,7 +59,10 @@ def test_outcomes_do_not_wait_for_the_turn_to_claim_what_cannot_be_read_yet() ->
     """A limited queue may have jobs before its floor, and heads are not read for a while."""
     knowing = Knowing()
     places, one = knowing.places, Rooms(1, 0)
-    places.note_listing(Listing(lanes={MAIL: HEAD}, limited=frozenset({"mail"})))
+    listing = Listing(lanes={MAIL: HEAD}, limited=frozenset({"mail"}))
+    places.note_listing(listing)
+    places.note_claimed(Claim(planned(knowing), held=True, seconds=1.0))
+    places.note_listing(listing)
     mail = row_of_job(5)._replace(queue_name="mail")
     places.note_claimed(Claim(planned(knowing), [mail], held=True, seconds=1.0))
     places.note_claimed(Claim(planned(knowing), held=True))
@@ -65,6 +70,26 @@ def test_outcomes_do_not_wait_for_the_turn_to_claim_what_cannot_be_read_yet() ->
     places._turn.note(now, held=False)
     assert not places.waits(now, one)
     assert now < places.claim_at(now, one) < now + 10
+
+
+def test_a_job_that_goes_back_is_looked_for_when_it_is_due_however_late_the_answer_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process was stopped: the server counted from before on."""
+    knowing = Knowing()
+    completer = Completer(WorkerState(knowing.options, "test:1"), Tally(), ignore)
+    pump = pump_of(knowing, completer=completer)
+    completer.add(make_attempt_of(1), Outcome(Kind.SNOOZE, delay=10.0))
+    now = 100.0
+
+    def answer_late(*_: object) -> None:
+        nonlocal now
+        now += 8.0
+
+    monkeypatch.setattr(pump_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(pump, "_send", answer_late)
+    assert pump._take_turn()
+    assert pump._errands.take_look_time() == 110.0
 
 
 @pytest.mark.parametrize("kinds", [(Kind.DONE, Kind.DONE), (Kind.LOST, Kind.DONE)])

@@ -204,7 +204,7 @@ class Pump(Role):
             writing.write_others()
         finally:
             # After what the claim has said of the places: it counted these jobs as held.
-            self._note_written(writing)
+            self._note_written(writing, now)
         return True
 
     def _accept_offers(self) -> None:
@@ -293,7 +293,7 @@ class Pump(Role):
 
     # What came back
 
-    def _note_written(self, writing: Writing) -> None:
+    def _note_written(self, writing: Writing, asked_at: float) -> None:
         ended = [entry for entry in writing.entries if not self._completer.keeps(entry[0])]
         self._note_ended([attempt for attempt, _ in ended])
         self._settling.ask(writing.batches)
@@ -304,7 +304,7 @@ class Pump(Role):
         ]
         if returned:
             self._places.note_returned(row for row, delay in returned if not delay)
-            self._errands.look_by(time.monotonic() + min(delay for _, delay in returned))
+            self._errands.look_by(asked_at + min(delay for _, delay in returned))
 
     def _note_ended(self, attempts: list[Attempt]) -> None:
         if not attempts:

@@ -179,6 +179,8 @@ class Look(Duty):
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.ReadyPlace._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
+        # The server counted from here on; the answer may have come late.
+        asked_at = now - seconds
         self._allowed_at = now + self._pace.pause_after(seconds)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
@@ -186,11 +188,11 @@ class Look(Duty):
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
         token_wait = found.token_wait(listing)
         if token_wait is not None:
-            listing = replace(listing, tokens_at=now + token_wait + 0.001)
+            listing = replace(listing, tokens_at=asked_at + token_wait + 0.001)
         self._tokens_at = listing.tokens_at
         self.look_by(self._tokens_at + TOKEN_LOOK_SECONDS)
         if found.next_due is not None:
-            self.look_by(now + found.next_due + 0.001)
+            self.look_by(asked_at + found.next_due + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)
         self._claimed, self._was_empty = found.claimed, found.is_empty

@@ -29,14 +29,14 @@ BATCH_RETRIES = (
     (
         "batch that has kept results",
         ENDINGS,
-        "AND (batch.cancel_requested_at IS NOT NULL OR NOT EXISTS (",
-        "AND (TRUE OR NOT EXISTS (",
+        "AND (batch.cancel_requested_at IS NOT NULL OR (\n                SELECT page.",
+        "AND (TRUE OR (\n                SELECT page.",
         UNCANCELLED,
     ),
     (
         "batch that begins beside a retry before it",
         CHANGES,
-        "WHERE edge.batch_id = batch.id AND noted.reopens",
+        "WHERE change.batch_id = edge.waits_for AND change.reopens",
         "WHERE FALSE",
         UNCANCELLED,
     ),
@@ -106,8 +106,8 @@ BATCH_RETRIES = (
     (
         "result whose job runs again before it is taken up",
         STEPS,
-        "                    AND (batch.is_cancelled OR NOT EXISTS (\n",
-        "                    AND (TRUE OR NOT EXISTS (\n",
+        "                    AND (batch.is_cancelled OR (\n",
+        "                    AND (TRUE OR (\n",
         REQUEUES,
     ),
     (

@@ -93,8 +93,8 @@ BATCHES = (
     (
         "batch whose followers are still to open again",
         ENDINGS,
-        "WHERE child.parent_id = batch.id AND change.predecessors <> 0",
-        "WHERE child.parent_id = batch.id AND FALSE",
+        "WHERE noted.batch_id = child.id AND noted.predecessors <> 0",
+        "WHERE FALSE",
         REQUEUES,
     ),
     (
@@ -205,8 +205,8 @@ BATCHES = (
     (
         "batch that is counted again while something is noted",
         RECOUNT,
-        "SELECT FROM home.pgjobs_batch_change AS change WHERE change.batch_id = batch.id",
-        "SELECT WHERE FALSE",
+        "                WHERE change.batch_id = batch.id\n                LIMIT 1\n",
+        "                WHERE FALSE\n                LIMIT 1\n",
         CARE,
     ),
     (
@@ -275,8 +275,8 @@ BATCHES = (
     (
         "batch cancelled beside who adds to it",
         CHANGES,
-        "(change.seals OR change.predecessors <> 0)\n            ) AS seals",
-        "(change.seals OR change.cancels)\n            ) AS seals",
+        "(change.seals OR change.predecessors <> 0)\n                LIMIT 1",
+        "(change.seals OR change.cancels)\n                LIMIT 1",
         CANCELLED,
     ),
     (

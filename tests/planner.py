@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django_pgjobs.queries.own_settings import SERVER_SETTINGS
@@ -13,16 +14,25 @@ SAW = """
 UPDATE pg_catalog.pg_class SET reltuples = %s, relpages = %s
 WHERE oid = %s::regclass
 """
+OF_SETTLE = """
+SELECT set_config(split_part(setting, '=', 1), split_part(setting, '=', 2), TRUE)
+FROM pg_catalog.pg_proc, unnest(proconfig) AS setting
+WHERE proname = 'pgjobs_settle_v1' AND starts_with(setting, 'enable_')
+"""
 READ = """
 SELECT seq_tup_read + idx_tup_fetch
 FROM pg_catalog.pg_stat_xact_user_tables WHERE relname = %s
 """
 
 
-def forget_jobs(cursor: Any, known: str) -> None:
-    """Let the planner know of no more jobs than a VACUUM saw, by a name of `KNOWN`."""
-    for table in ("pgjobs_job_live", "pgjobs_job_finished"):
+def forget(cursor: Any, known: str, tables: Iterable[str]) -> None:
+    """Let the planner know of no more rows than a VACUUM saw, by a name of `KNOWN`."""
+    for table in tables:
         cursor.execute(SAW, [*KNOWN[known], table])
+
+
+def forget_jobs(cursor: Any, known: str) -> None:
+    forget(cursor, known, ["pgjobs_job_live", "pgjobs_job_finished"])
 
 
 def plan_like_a_worker(cursor: Any) -> None:
@@ -30,6 +40,12 @@ def plan_like_a_worker(cursor: Any) -> None:
     for name, value in SERVER_SETTINGS.items():
         if name.startswith("enable_"):
             cursor.execute("SELECT set_config(%s, %s, TRUE)", [name, value])
+
+
+def plan_like_settle(cursor: Any) -> None:
+    """Let this transaction plan as the functions do that pgjobs_settle_v1 calls."""
+    plan_like_a_worker(cursor)
+    cursor.execute(OF_SETTLE)
 
 
 def rows_read(cursor: Any, table: str) -> int:

@@ -28,5 +28,6 @@ WHERE
         ) AS taken
         LIMIT %(max_jobs)s::integer
     ))
-    AND job.status IN ('successful', 'failed', 'cancelled')
+    -- Not IN: by that the planner may take the index of ends, and read all of it.
+    AND job.status <> 'ready' AND job.status <> 'running'
 RETURNING job.status

@@ -58,8 +58,9 @@ FROM (
         WHERE
             {paged.is_countable}
             AND (
-                EXISTS (
-                    SELECT
+                -- Of an EXISTS the planner might make a hash of the pages of all batches.
+                (
+                    SELECT page.batch_id
                     FROM pgjobs_batch_page AS page
                     WHERE
                         page.batch_id = paged.batch_id
@@ -69,9 +70,10 @@ FROM (
                             WHERE batch.id = paged.batch_id
                             LIMIT 1
                         ) IS NULL)
-                )
-                OR EXISTS (
-                    SELECT
+                    LIMIT 1
+                ) IS NOT NULL
+                OR (
+                    SELECT page.batch_id
                     FROM pgjobs_batch_page AS page
                     WHERE
                         page.batch_id = paged.batch_id AND NOT page.is_kept
@@ -82,7 +84,8 @@ FROM (
                             WHERE job.id = page.source_id
                             LIMIT 1
                         ) IS NULL
-                )
+                    LIMIT 1
+                ) IS NOT NULL
             )
         LIMIT %(max_batches)s::integer
     )

@@ -32,7 +32,9 @@ WHERE
                 OR (
                     SELECT waiting.id
                     FROM pgjobs_job_live AS waiting
-                    WHERE waiting.batch_id = batch.id AND waiting.status = 'ready'
+                    WHERE
+                        waiting.batch_id = batch.id AND waiting.status = 'ready'
+                        AND {waiting.is_of_batches}
                     LIMIT 1
                 ) IS NOT NULL
             )

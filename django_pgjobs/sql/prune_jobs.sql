@@ -19,7 +19,9 @@ deleted AS (
     DELETE FROM pgjobs_job_finished AS job
     WHERE
         %(acts)s::boolean
-        AND job.status = %(status)s::text AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        -- Not by its value: the planner might read all jobs that ended so.
+        AND job.status <> 'ready' AND job.status <> 'running'
     RETURNING job.id
 )
 SELECT deleted.id FROM deleted

@@ -23,11 +23,17 @@ TERMS = {
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
     # Beside `is_ready` or `is_in_line`, where the first such job is read in the order of an index.
     # That index holds it without asking; by any other way the planner counts a dear subquery, which
-    # nothing calls. Else it takes a table for all but empty that a VACUUM saw before it was filled,
-    # and would read all jobs and sort them, for each step of a walk.
+    # nothing calls. Where rows are locked it counts that by either way: then nothing else makes a
+    # difference but the order. Else it takes a table for all but empty that a VACUUM saw before it
+    # was filled, and would read all jobs and sort them, for each step of a walk.
     "is_walked": (
         "({it}.hold IS NULL"
         " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = length({it}.hold)))"
+    ),
+    # Beside `status = 'ready'` and a batch: the same for the index of jobs of batches that wait.
+    "is_of_batches": (
+        "({it}.batch_id IS NOT NULL"
+        " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = {it}.batch_id))"
     ),
     # It runs. Not "status = 'running'", where it is found by its id: that would let the planner
     # walk the index of running jobs, which is full of dead entries, instead of the primary key.
@@ -92,11 +98,15 @@ tree AS (
         OFFSET 0
     ) AS child
 )""",
-    # The roots of trees of which something is noted and not counted, as a CTE.
+    # The roots of trees of which something is noted and not counted, as a CTE. As a plain join, a
+    # worker would read all batches.
     "noted": """\
 noted AS MATERIALIZED (
     SELECT DISTINCT batch.root_id
-    FROM pgjobs_batch_change AS change JOIN pgjobs_batch AS batch ON batch.id = change.batch_id
+    FROM pgjobs_batch_change AS change
+    CROSS JOIN LATERAL (
+        SELECT one.root_id FROM pgjobs_batch AS one WHERE one.id = change.batch_id OFFSET 0
+    ) AS batch
 )""",
     # Of a row with a *batch_id*: that batch is not broken; it may be gone.
     "is_countable": (

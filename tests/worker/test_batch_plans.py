@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from tests.factories import make_batch, make_jobs, make_worker
-from tests.planner import KNOWN, forget_jobs, plan_like_a_worker, rows_read
+from tests.planner import KNOWN, forget_jobs, plan_like_settle, rows_read
 
 pytestmark = pytest.mark.django_db
 
@@ -45,7 +45,7 @@ def test_no_jobs_of_others_are_read(call: str, known: str, of_batch: bool, key: 
         make_jobs(JOBS, batch_id=batch, source_id=0, status="running", worker_id=make_worker())
         make_jobs(JOBS, batch_id=batch, source_id=0, status="successful")
         forget_jobs(cursor, known)
-        plan_like_a_worker(cursor)
+        plan_like_settle(cursor)
         before = rows_of_jobs_read(cursor)
         cursor.execute(CALLS[call], [batch])
         read = rows_of_jobs_read(cursor) - before

@@ -30,16 +30,20 @@ BEGIN
     FROM (
         SELECT
             taken.id,
-            (taken.follows IS NOT NULL AND taken.open_predecessors <= 0) OR EXISTS (
-                SELECT FROM home.pgjobs_batch_change AS change
+            (taken.follows IS NOT NULL AND taken.open_predecessors <= 0) OR (
+                SELECT change.batch_id
+                FROM home.pgjobs_batch_change AS change
                 WHERE change.batch_id = taken.id
                     AND (change.seals OR change.predecessors <> 0)
-            ) AS seals,
+                LIMIT 1
+            ) IS NOT NULL AS seals,
             -- It may be sealed next, but is cancelled in any case.
-            taken.follows IS NULL AND EXISTS (
-                SELECT FROM home.pgjobs_batch_change AS change
+            taken.follows IS NULL AND (
+                SELECT change.batch_id
+                FROM home.pgjobs_batch_change AS change
                 WHERE change.batch_id = taken.id AND change.cancels
-            ) AS stops
+                LIMIT 1
+            ) IS NOT NULL AS stops
         FROM home.pgjobs_batch AS taken
         WHERE taken.id = ANY (todo) AND taken.sealed_at IS NULL
     ) AS batch;
@@ -80,13 +84,13 @@ BEGIN
         );
         -- Of batches that are gone.
         DELETE FROM home.pgjobs_batch_change AS change
-        WHERE change.batch_id = ANY (todo) AND NOT EXISTS (
-            SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = change.batch_id
-        );
+        WHERE change.batch_id = ANY (todo) AND (
+            SELECT batch.id FROM home.pgjobs_batch AS batch WHERE batch.id = change.batch_id LIMIT 1
+        ) IS NULL;
         DELETE FROM home.pgjobs_batch_page AS page
-        WHERE page.batch_id = ANY (todo) AND NOT EXISTS (
-            SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = page.batch_id
-        );
+        WHERE page.batch_id = ANY (todo) AND (
+            SELECT batch.id FROM home.pgjobs_batch AS batch WHERE batch.id = page.batch_id LIMIT 1
+        ) IS NULL;
     END IF;
 END
 $body$;
@@ -178,13 +182,21 @@ BEGIN
             (
                 tally.is_moved
                 OR (batch.runs_again AND tally.finishes)
-                OR (tally.reopens AND (batch.jobs = 0 OR batch.runs_again) AND NOT EXISTS (
+                OR (tally.reopens AND (batch.jobs = 0 OR batch.runs_again) AND (
                     -- What it follows is still to learn that it is open again.
-                    SELECT
+                    SELECT edge.batch_id
                     FROM home.pgjobs_batch_edge AS edge
-                    JOIN home.pgjobs_batch_change AS noted ON noted.batch_id = edge.waits_for
-                    WHERE edge.batch_id = batch.id AND noted.reopens
-                ))
+                    CROSS JOIN LATERAL (
+                        SELECT change.batch_id
+                        FROM home.pgjobs_batch_change AS change
+                        WHERE change.batch_id = edge.waits_for AND change.reopens
+                        LIMIT 1
+                    ) AS noted
+                    -- In an order that the primary key alone has.
+                    WHERE edge.batch_id >= batch.id AND edge.batch_id <= batch.id
+                    ORDER BY edge.batch_id, edge.waits_for
+                    LIMIT 1
+                ) IS NULL)
             )
             AND batch.open_predecessors <= 0
             AND batch.follows IN ('gather', 'completion')

@@ -34,7 +34,12 @@ BEGIN
     )
     SELECT edge.batch_id, 1, -reopened.carried_failure::integer
     FROM reopened
-    JOIN home.pgjobs_batch_edge AS edge ON edge.waits_for = reopened.id
+    CROSS JOIN LATERAL (
+        SELECT follower.batch_id
+        FROM home.pgjobs_batch_edge AS follower
+        WHERE follower.waits_for = reopened.id
+        OFFSET 0
+    ) AS edge
     RETURNING change.batch_id;
 END
 $body$;
@@ -113,25 +118,31 @@ BEGIN
             -- Of the children only parts are before what follows it.
             carried_failure = batch.failed + batch.cancelled > 0
                 OR batch.cancel_requested_at IS NOT NULL
-                OR (batch.failed_children > 0 AND EXISTS (
-                    SELECT FROM home.pgjobs_batch AS part
+                OR (batch.failed_children > 0 AND (
+                    SELECT part.id
+                    FROM home.pgjobs_batch AS part
                     WHERE part.parent_id = batch.id AND part.follows IS NULL AND part.tree_failed
-                ))
+                    LIMIT 1
+                ) IS NOT NULL)
                 OR (batch.failed_predecessors > 0 AND NOT batch.runs_after_failure)
         WHERE
             batch.id = ANY (locked) AND batch.completed_at IS NULL
             AND batch.sealed_at IS NOT NULL AND batch.open_parts <= 0
             AND batch.jobs <= batch.successful + batch.failed + batch.cancelled
             -- It is to hear of what it follows.
-            AND NOT EXISTS (
-                SELECT
+            AND (
+                SELECT change.batch_id
                 FROM home.pgjobs_batch_change AS change
                 WHERE change.batch_id = batch.id AND change.predecessors <> 0
-            )
+                LIMIT 1
+            ) IS NULL
             -- What a cancel has kept from being made is still to be made.
-            AND (batch.cancel_requested_at IS NOT NULL OR NOT EXISTS (
-                SELECT FROM home.pgjobs_batch_page AS page WHERE page.batch_id = batch.id
-            ))
+            AND (batch.cancel_requested_at IS NOT NULL OR (
+                SELECT page.batch_id
+                FROM home.pgjobs_batch_page AS page
+                WHERE page.batch_id = batch.id
+                LIMIT 1
+            ) IS NULL)
         RETURNING batch.id
     )
     SELECT COALESCE(array_agg(done.id), '{}') INTO completed FROM done;
@@ -142,7 +153,12 @@ BEGIN
         )
         SELECT edge.batch_id, -1, batch.carried_failure::integer
         FROM home.pgjobs_batch AS batch
-        JOIN home.pgjobs_batch_edge AS edge ON edge.waits_for = batch.id
+        CROSS JOIN LATERAL (
+            SELECT follower.batch_id
+            FROM home.pgjobs_batch_edge AS follower
+            WHERE follower.waits_for = batch.id
+            OFFSET 0
+        ) AS edge
         WHERE batch.id = ANY (completed)
         RETURNING change.batch_id;
     END IF;
@@ -173,8 +189,13 @@ BEGIN
             AND (
                 SELECT child.id
                 FROM home.pgjobs_batch AS child
-                JOIN home.pgjobs_batch_change AS change ON change.batch_id = child.id
-                WHERE child.parent_id = batch.id AND change.predecessors <> 0
+                CROSS JOIN LATERAL (
+                    SELECT noted.batch_id
+                    FROM home.pgjobs_batch_change AS noted
+                    WHERE noted.batch_id = child.id AND noted.predecessors <> 0
+                    LIMIT 1
+                ) AS change
+                WHERE child.parent_id = batch.id
                 LIMIT 1
             ) IS NULL
         RETURNING batch.id
@@ -221,7 +242,8 @@ BEGIN
             batch.parent_id, -1, -(batch.follows IS NULL)::integer,
             batch.tree_failed::integer
         FROM home.pgjobs_batch AS batch
-        WHERE batch.id = ANY (ended) AND batch.parent_id IS NOT NULL
+        -- By parent_id the planner may take the index of all that have one.
+        WHERE batch.id = ANY (ended) AND batch.root_id <> batch.id
         RETURNING change.batch_id
     )
     SELECT array_agg(told.batch_id) INTO owners FROM told;

@@ -283,9 +283,13 @@ BEGIN
                 FROM home.pgjobs_batch_page AS fresh
                 WHERE
                     fresh.batch_id = batch.id AND NOT fresh.is_kept
-                    AND (batch.is_cancelled OR NOT EXISTS (
-                        SELECT FROM home.pgjobs_job_live AS job WHERE job.id = fresh.source_id
-                    ))
+                    -- As an EXISTS the planner might read all jobs.
+                    AND (batch.is_cancelled OR (
+                        SELECT job.id
+                        FROM home.pgjobs_job_live AS job
+                        WHERE job.id = fresh.source_id
+                        LIMIT 1
+                    ) IS NULL)
                 ORDER BY fresh.batch_id, fresh.is_kept, fresh.source_id
                 LIMIT 1
             )
@@ -309,7 +313,7 @@ BEGIN
         EXIT WHEN is_cancelled OR paging.is_kept;
         BEGIN
             PERFORM FROM home.pgjobs_job_finished AS job
-            WHERE job.id = paging.source_id AND job.status IN ('successful', 'failed', 'cancelled')
+            WHERE job.id = paging.source_id AND job.status <> 'ready' AND job.status <> 'running'
             FOR KEY SHARE SKIP LOCKED;
             is_locked := FOUND;
         EXCEPTION WHEN serialization_failure THEN
@@ -351,7 +355,7 @@ BEGIN
                 AND (job.result IS NOT NULL OR batch.follows = 'each')
         ) AS element
         WHERE
-            job.id = paging.source_id AND job.status = 'successful'
+            job.id = paging.source_id AND job.status <> 'failed' AND job.status <> 'cancelled'
             AND batch.id = paging.batch_id AND element.place > paging.position
         ORDER BY element.place
         LIMIT page_size

@@ -147,8 +147,10 @@ BEGIN
     EXECUTE replace($create$
 CREATE FUNCTION home.pgjobs_forget_batches_v1() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off
 AS $body$
+DECLARE
+    ids bigint[];
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         TRUNCATE
@@ -156,11 +158,12 @@ BEGIN
             home.pgjobs_batch_page;
         RETURN NULL;
     END IF;
-    DELETE FROM home.pgjobs_batch_edge AS edge USING gone WHERE edge.batch_id = gone.id;
-    DELETE FROM home.pgjobs_batch_edge AS edge USING gone WHERE edge.waits_for = gone.id;
-    DELETE FROM home.pgjobs_batch_change AS change USING gone WHERE change.batch_id = gone.id;
-    DELETE FROM home.pgjobs_batch_key AS given USING gone WHERE given.batch_id = gone.id;
-    DELETE FROM home.pgjobs_batch_page AS page USING gone WHERE page.batch_id = gone.id;
+    ids := ARRAY(SELECT gone.id FROM gone);
+    DELETE FROM home.pgjobs_batch_edge AS edge WHERE edge.batch_id = ANY (ids);
+    DELETE FROM home.pgjobs_batch_edge AS edge WHERE edge.waits_for = ANY (ids);
+    DELETE FROM home.pgjobs_batch_change AS change WHERE change.batch_id = ANY (ids);
+    DELETE FROM home.pgjobs_batch_key AS given WHERE given.batch_id = ANY (ids);
+    DELETE FROM home.pgjobs_batch_page AS page WHERE page.batch_id = ANY (ids);
     RETURN NULL;
 END
 $body$

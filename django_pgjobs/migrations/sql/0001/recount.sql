@@ -13,8 +13,8 @@ BEGIN
     EXECUTE replace($create$
 CREATE FUNCTION home.pgjobs_recount_v1(suspects bigint[]) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_nestloop = on
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET enable_nestloop = on
 AS $body$
 #variable_conflict use_column
 DECLARE
@@ -36,10 +36,16 @@ BEGIN
             WHERE
                 batch.id = ANY (looked) AND batch.sealed_at IS NOT NULL
                 AND batch.jobs <> batch.successful + batch.failed + batch.cancelled
-                AND NOT EXISTS (
-                    SELECT FROM home.pgjobs_job_live AS job
-                    WHERE job.batch_id = batch.id AND job.status = 'ready'
-                )
+                -- In an order that the index of batches alone has.
+                AND (
+                    SELECT job.id
+                    FROM home.pgjobs_job_live AS job
+                    WHERE
+                        job.status = 'ready' AND job.batch_id >= batch.id
+                        AND job.batch_id <= batch.id
+                    ORDER BY job.batch_id, job.id
+                    LIMIT 1
+                ) IS NULL
                 AND NOT EXISTS (SELECT FROM busy WHERE busy.batch_id = batch.id)
         )
         SELECT array_agg(
@@ -90,9 +96,20 @@ BEGIN
                         WHERE page.batch_id = batch.id AND NOT page.is_kept
                     ) AS open,
                     count(*) FILTER (WHERE predecessor.carried_failure) AS failed
-                FROM home.pgjobs_batch_edge AS edge
-                JOIN home.pgjobs_batch AS predecessor ON predecessor.id = edge.waits_for
-                WHERE edge.batch_id = batch.id
+                FROM (
+                    SELECT each.waits_for
+                    FROM home.pgjobs_batch_edge AS each
+                    -- In an order that the primary key alone has.
+                    WHERE each.batch_id >= batch.id AND each.batch_id <= batch.id
+                    ORDER BY each.batch_id, each.waits_for
+                    OFFSET 0
+                ) AS edge
+                CROSS JOIN LATERAL (
+                    SELECT one.completed_at, one.carried_failure
+                    FROM home.pgjobs_batch AS one
+                    WHERE one.id = edge.waits_for
+                    OFFSET 0
+                ) AS predecessor
             ) AS told
         ) AS above
         CROSS JOIN LATERAL (
@@ -115,9 +132,12 @@ BEGIN
         WHERE
             batch.id = ANY (looked) AND batch.broken = '' AND batch.tree_completed_at IS NULL
             AND (missing.id IS NOT NULL OR above.is_moved OR below.is_moved)
-            AND NOT EXISTS (
-                SELECT FROM home.pgjobs_batch_change AS change WHERE change.batch_id = batch.id
-            );
+            AND (
+                SELECT change.batch_id
+                FROM home.pgjobs_batch_change AS change
+                WHERE change.batch_id = batch.id
+                LIMIT 1
+            ) IS NULL;
         IF wrong IS NULL THEN
             RETURN;
         END IF;
@@ -125,7 +145,7 @@ BEGIN
             looked := ARRAY(
                 SELECT batch.id
                 FROM home.pgjobs_batch AS batch
-                WHERE batch.id IN (SELECT one.batch_id FROM unnest(wrong) AS one)
+                WHERE batch.id = ANY (ARRAY(SELECT one.batch_id FROM unnest(wrong) AS one))
                 ORDER BY batch.id
                 FOR NO KEY UPDATE SKIP LOCKED
             );

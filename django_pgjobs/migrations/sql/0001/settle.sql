@@ -12,8 +12,10 @@
 -- Each statement, here and in the functions that it calls, has a snapshot younger than the locks
 -- before it: that makes the counts exact, and is why nothing is decided in a transaction that keeps
 -- its first snapshot. For the same reason its times are those of the clock. Joins are nested loops
--- over indexes, because statistics of these tables are not to be trusted; of home and jit see
--- wake.sql.
+-- over indexes, because statistics of these tables are not to be trusted, and what has the order that
+-- is asked for goes before another index and a sort. For the same reason what may be a hash of a whole
+-- table whatever is set (EXISTS beside OR, or as a column) is a subquery of one value, and a table that
+-- is to be looked into for each row is one with OFFSET 0. Of home and jit see wake.sql.
 DO $do$
 BEGIN
     EXECUTE replace($create$
@@ -23,8 +25,8 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_nestloop = on
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET enable_nestloop = on
 AS $body$
 #variable_conflict use_column
 DECLARE

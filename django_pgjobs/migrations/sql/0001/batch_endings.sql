@@ -242,8 +242,8 @@ BEGIN
             batch.parent_id, -1, -(batch.follows IS NULL)::integer,
             batch.tree_failed::integer
         FROM home.pgjobs_batch AS batch
-        -- By parent_id the planner may take the index of all that have one.
-        WHERE batch.id = ANY (ended) AND batch.root_id <> batch.id
+        -- Not IS NOT NULL, by which the planner may take the index of all that have one.
+        WHERE batch.id = ANY (ended) AND COALESCE(batch.parent_id, 0) <> 0
         RETURNING change.batch_id
     )
     SELECT array_agg(told.batch_id) INTO owners FROM told;

@@ -171,8 +171,9 @@ def test_of_twins_of_one_claim_the_oldest_stays(own: OwnConnection, worker: int)
 
 
 def test_of_twins_that_come_together_the_oldest_runs(drain: Start) -> None:
+    """In one claim: one that is claimed when the first has finished comes later."""
     ids = [make_job(declared.unique.module_path, args=["May"]) for _ in range(5)]
-    drain()
+    drain(concurrency=5)
     assert [get_job(job_id).status for job_id in ids] == ["successful"] + ["cancelled"] * 4
     assert get_job(ids[4]).note == f"cancelled: job {ids[0]} has its unique key"
 

@@ -172,6 +172,8 @@ def test_groups_of_one_kind_are_forgotten_without_those_of_the_other() -> None:
 
 def test_a_key_that_became_free_is_kept_in_mind_while_its_kind_has_no_room() -> None:
     knowing = Knowing(*keyed(KEYED, LOOP_KEYED))
+    knowing.claim(rooms=(0, 5), seconds=9.0)
+    knowing.find(*keyed(KEYED, LOOP_KEYED))
     knowing.places.note_ended([row_of_job(1, lane="a")])
     knowing.claim(rooms=(0, 5), seconds=9.0)
     plan = knowing.plan(rooms=(5, 5))

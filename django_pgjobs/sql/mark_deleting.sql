@@ -10,8 +10,8 @@ WHERE
         SELECT taken.id
         FROM pgjobs_batch AS taken
         WHERE
-            -- By parent_id the planner may take the index of all that have ended.
-            taken.id = ANY (%(roots)s::bigint[]) AND taken.root_id = taken.id
+            -- Not IS NULL, by which the planner may take the index of all that have ended.
+            taken.id = ANY (%(roots)s::bigint[]) AND COALESCE(taken.parent_id, 0) = 0
             AND taken.tree_completed_at IS NOT NULL AND taken.deleting_at IS NULL
         ORDER BY taken.id
         FOR UPDATE SKIP LOCKED

@@ -12,12 +12,12 @@ from unittest import mock
 
 import psycopg
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from psycopg.errors import QueryCanceled
 
 from django_pgjobs import requeue, workflow
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.queries import jobs
+from django_pgjobs.queries import batch_care, jobs
 from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.batches import Settled
 from django_pgjobs.queries.connection import OwnConnection
@@ -28,7 +28,7 @@ from django_pgjobs.worker.process.batch_care import BatchCare
 from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
-from tests.factories import count_jobs
+from tests.factories import count_jobs, make_batch
 from tests.helpers import some_always
 from tests.worker.support import ThreadedWorker, make_attempt_of
 from tests.worker.test_batches import changes, execute, finish, open_batch, settle
@@ -365,3 +365,15 @@ def test_what_failed_before_does_not_cancel_a_batch_again(own: OwnConnection) ->
     settle(own, flow.pk)
     flow.refresh_from_db()
     assert flow.cancel_requested_at is not None
+
+
+def test_a_batch_without_parent_is_counted_and_deleted_whatever_root_it_names(
+    own: OwnConnection,
+) -> None:
+    """Plain SQL may have written it."""
+    odd = make_batch(root_id=make_batch(), jobs=1, successful=1)
+    execute("INSERT INTO pgjobs_batch_change (batch_id, jobs) VALUES (%s, 0)", odd)
+    settle(own, odd)
+    assert Batch.objects.get(pk=odd).tree_completed_at
+    with transaction.atomic(), connection.cursor() as cursor:
+        assert batch_care.begin_deletion(cursor, [odd]) == [odd]

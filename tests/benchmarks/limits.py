@@ -83,15 +83,15 @@ def workers_with_queues(system: System, **variables: str) -> Iterator[WorkerGrou
 def take(system: System, group: WorkerGroup, path: Path, key: str, seconds: float) -> list[float]:
     """Return the instants at which tokens were granted, within *seconds* from the first."""
     path.unlink(missing_ok=True)
-    before = system.count_done()
+    system.begin_count()
     start = time.time() + HEAD_START_SECONDS
     for number in range(PROCESSES):
         system.query(JOB, f"limit-{number}", json.dumps([key, start, seconds]))
     progress = system.wait_until_done(
-        group, before + PROCESSES, seconds + HEAD_START_SECONDS + READY_SECONDS
+        group, PROCESSES, seconds + HEAD_START_SECONDS + READY_SECONDS
     )
     if not progress.complete:
-        raise MeasurementFailed(f"{progress.done - before} of {PROCESSES} jobs ended")
+        raise MeasurementFailed(f"{progress.done} of {PROCESSES} jobs ended")
     instants = [float(text) for text in path.read_text().split()]
     first = min(instants)
     return [instant for instant in instants if instant < first + seconds]

@@ -66,13 +66,12 @@ def cut_note(system: System, done: int, count: int) -> str:
 @contextmanager
 def loaded_queue(
     system: System, group: WorkerGroup, task: str, count: int
-) -> Iterator[tuple[int, Callable[[], float]]]:
-    """Enqueue *count* jobs behind the workers' back.
+) -> Iterator[Callable[[], float]]:
+    """Enqueue *count* jobs behind the workers' back, and begin to count.
 
-    Yields how many jobs were done before, and a function that lets the workers go and
-    returns that moment.
+    Yields a function that lets the workers go and returns that moment.
     """
-    before = system.count_done()
+    system.begin_count()
     group.pause()
     system.enqueue_bulk(task, count)
     system.query("ANALYZE")
@@ -83,7 +82,7 @@ def loaded_queue(
         return moment
 
     try:
-        yield before, go
+        yield go
     finally:
         group.resume()
 
@@ -92,11 +91,10 @@ def drain(
     system: System, group: WorkerGroup, task: str, count: int, limit: float
 ) -> tuple[float, Progress]:
     """Return jobs per second and how far the workers came."""
-    with loaded_queue(system, group, task, count) as (before, go):
+    with loaded_queue(system, group, task, count) as go:
         start = go()
-        progress = system.wait_until_done(group, before + count, limit)
-    done = Progress(progress.done - before, progress.at, progress.complete)
-    return per_second(system, done.done, done.at - start), done
+        progress = system.wait_until_done(group, count, limit)
+    return per_second(system, progress.done, progress.at - start), progress
 
 
 def measure_drain(
@@ -119,14 +117,14 @@ def measure_stream(system: System) -> Measured:
     count = system.bench.jobs
     system.reset()
     with system.workers() as group:
-        before = system.count_done()
+        system.begin_count()
         answer = system.enqueue_each("noop", count)
         start = answer["started_at"]
         committed = start + answer["seconds"]
-        already = system.count_done() >= before + count
+        already = system.count_done() >= count
         left = max(system.bench.limit - answer["seconds"], 0.0)
-        progress = system.wait_until_done(group, before + count, left)
-    done = progress.done - before
+        progress = system.wait_until_done(group, count, left)
+    done = progress.done
     rate = per_second(system, done, (committed if already else progress.at) - start)
     if progress.complete:
         return Measured({"rate": rate})
@@ -222,11 +220,11 @@ def measure_statements(system: System) -> Measured:
         system.reset()
         with (
             system.workers() as group,
-            loaded_queue(system, group, "noop", COUNTED_JOBS) as (before, go),
+            loaded_queue(system, group, "noop", COUNTED_JOBS) as go,
         ):
             counter.start()
             go()
-            system.wait_until_done(group, before + COUNTED_JOBS, system.bench.limit)
+            system.wait_until_done(group, COUNTED_JOBS, system.bench.limit)
             statements = counter.read()
     control = sum(map(is_transaction_control, statements))
     figures = {

@@ -85,6 +85,8 @@ class Server:
         """Run one statement of the driver's own; return the first column or None."""
         if database not in self.observers:
             self.observers[database] = self.connect(database)
+            # What it counts is to take no second processor.
+            self.observers[database].execute("SET max_parallel_workers_per_gather = 0")
         cursor = self.observers[database].execute(
             f"{OBSERVER} {statement}".encode(), parameters or None
         )

@@ -56,7 +56,8 @@ class System:
     client: ClassVar[str]
     settings_module: ClassVar[str | None] = None
     tables: ClassVar[tuple[str, ...]]
-    done: ClassVar[str]  # SQL: how many jobs have finished well
+    mark: ClassVar[str]  # SQL: what tells jobs that are there from later ones
+    done: ClassVar[str]  # SQL: how many jobs that came after the mark have finished well
     enqueuing: ClassVar[str]  # how bulk is done, for the report
     working: ClassVar[str]  # the worker's settings, for the report
 
@@ -65,6 +66,7 @@ class System:
         self.database = "pgjobs_bench_" + self.name.replace("-", "_")
         self.environment = Environment(bench.cache / self.environment_name(), bench.python)
         self.versions: dict[str, str] = {}
+        self._mark = 0
 
     # What an adapter may change
 
@@ -130,8 +132,15 @@ class System:
     def query(self, statement: str, *parameters: object) -> Any:
         return self.bench.server.query(self.database, statement, *parameters)
 
+    def begin_count(self) -> None:
+        """Let `count_done` count jobs that come from now on.
+
+        To count all takes the server the longer the more have run, from the time that is measured.
+        """
+        self._mark = int(self.query(self.mark) or 0)
+
     def count_done(self) -> int:
-        return int(self.query(self.done))
+        return int(self.query(self.done, self._mark))
 
     def reset(self) -> None:
         """Empty the tables and settle the server, so that every measurement starts alike."""
@@ -161,6 +170,7 @@ class System:
         try:
             for _ in range(processes):
                 group.start(command, self.variables(**variables), self.bench.folder)
+            self.begin_count()
             self.enqueue_bulk(task, WARM_UP_JOBS)
             self.wait_until_done(group, WARM_UP_JOBS, limit=60.0)
             time.sleep(SETTLE_SECONDS)
@@ -170,7 +180,10 @@ class System:
             group.stop()
 
     def wait_until_done(self, group: WorkerGroup, total: int, limit: float) -> Progress:
-        """Watch the database until *total* jobs are done or *limit* seconds are over."""
+        """Watch the database until *total* jobs are done or *limit* seconds are over.
+
+        They are counted from `begin_count` on.
+        """
         start = reported = time.time()
         before = self.count_done()
         while True:

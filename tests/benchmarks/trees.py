@@ -87,15 +87,14 @@ def measure_held_batch(system: System) -> Measured:
     ):
         holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         holder.execute("SELECT count(*) FROM pg_class")
-        with loaded_queue(system, group, "batch", PARTS * part) as (before, go):
+        with loaded_queue(system, group, "batch", PARTS * part) as go:
             moments = [go()]
             for number in range(1, PARTS + 1):
                 left = max(limit - (time.time() - moments[0]), 1.0)
-                progress = system.wait_until_done(group, before + number * part, left)
+                progress = system.wait_until_done(group, number * part, left)
                 moments.append(progress.at)
                 if not progress.complete:
-                    done = progress.done - before
-                    return Measured({}, cut_note(system, done, PARTS * part), cut=True)
+                    return Measured({}, cut_note(system, progress.done, PARTS * part), cut=True)
         holder.execute("ROLLBACK")
     rates = [per_second(system, part, end - begin) for begin, end in pairwise(moments)]
     return Measured({"ratio": rates[-1] / rates[0], "first": rates[0], "last": rates[-1]})

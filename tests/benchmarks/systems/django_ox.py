@@ -20,7 +20,8 @@ class DjangoOx(System):
     client = "django_ox_client.py"
     settings_module = "django_ox_project"
     tables = ("django_ox_oxtask", "bench_entry")
-    done = "SELECT count(*) FROM django_ox_oxtask WHERE status = 'SUCCESSFUL'"
+    mark = "SELECT count(*) FROM django_ox_oxtask WHERE status = 'SUCCESSFUL'"
+    done = "SELECT count(*) - %s FROM django_ox_oxtask WHERE status = 'SUCCESSFUL'"
     enqueuing = "enqueue_many"
     working = "ox_worker --concurrency 4 --interval 0.1 -v 0"
 

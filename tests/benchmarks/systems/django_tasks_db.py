@@ -24,7 +24,10 @@ class DjangoTasksDb(System):
     client = "django_tasks_db_client.py"
     settings_module = "django_tasks_db_project"
     tables = ("django_tasks_database_dbtaskresult", "bench_entry")
-    done = "SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'"
+    mark = "SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'"
+    done = (
+        "SELECT count(*) - %s FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'"
+    )
     enqueuing = "no bulk API: enqueue() in a loop in one transaction"
     working = "db_worker --interval 0.1 --no-startup-delay -v 0"
 

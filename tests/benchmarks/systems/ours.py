@@ -18,7 +18,8 @@ class Ours(System):
     client = "ours_client.py"
     settings_module = "ours_project"
     tables = ("pgjobs_job", "pgjobs_batch", "pgjobs_worker", "bench_entry")
-    done = "SELECT count(*) FROM pgjobs_job WHERE status = 'successful'"
+    mark = "SELECT max(id) FROM pgjobs_job"
+    done = "SELECT count(*) FROM pgjobs_job WHERE status = 'successful' AND id > %s"
     enqueuing = "enqueue_many"
     working = "runjobs --concurrency 4 -v 0 --no-reload"
 

@@ -18,7 +18,8 @@ class PgQueuer(System):
     shown_packages = ("pgqueuer", "asyncpg", "uvloop")
     client = "pgqueuer_client.py"
     tables = ("pgqueuer", "pgqueuer_log", "pgqueuer_statistics", "bench_entry")
-    done = "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'"
+    mark = "SELECT max(id) FROM pgqueuer_log"
+    done = "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful' AND id > %s"
     enqueuing = "Queries.enqueue with lists"
     working = "pgqueuer.run(batch_size=500) on uvloop"
 

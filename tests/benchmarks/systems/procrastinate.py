@@ -24,7 +24,8 @@ class Procrastinate(System):
         "procrastinate_periodic_defers",
         "bench_entry",
     )
-    done = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'"
+    mark = "SELECT max(id) FROM procrastinate_jobs"
+    done = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded' AND id > %s"
     enqueuing = "batch_defer"
     working = "procrastinate worker --concurrency 4"
 

@@ -196,6 +196,13 @@ BATCHES = (
         WORKER,
     ),
     (
+        "batch whose jobs are not known yet",
+        SETTLING,
+        "        # Before the batches are taken out, so",
+        "        self._due = {}\n        # Before the batches are taken out, so",
+        CARE,
+    ),
+    (
         "batch that raises alone",
         SETTLING,
         "            self._mark_broken(batch_id, str(refusal).strip(), connection)\n",

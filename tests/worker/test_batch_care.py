@@ -317,6 +317,16 @@ def test_one_that_somebody_holds_is_tried_again_and_then_left() -> None:
     assert not duty.is_under_way
 
 
+def test_a_batch_is_known_until_the_queues_are_told_in_which_it_made_jobs() -> None:
+    """A drain that sees neither of them would end."""
+    duty = Settling("test:1", lambda queues: seen.append(duty.is_under_way))
+    seen: list[bool] = []
+    duty.ask([7])
+    answer(duty, planned(duty), Settled(7, False, False, 0, "mail"))
+    assert seen == [True]
+    assert not duty.is_under_way
+
+
 class OnTheWay:
     """A connection that notes whether the count is known to be under way, and then fails."""
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 import psycopg
 
@@ -37,6 +38,13 @@ MISSED_SECONDS, MAX_MISSES = 0.005, 7
 MOST_KNOWN = 10_000
 
 
+class Due(NamedTuple):
+    """When to count a batch, and how often in a row somebody else held it."""
+
+    at: float
+    misses: int = 0
+
+
 class Settling:
     """Which batches the pump is to count, and when."""
 
@@ -45,12 +53,10 @@ class Settling:
         self._on_queues = on_queues
         # What other threads ask for.
         self._asked: deque[int] = deque()
-        # When to count batches that have something to count.
-        self._due: dict[int, float] = {}
-        # When each may be counted next at the earliest, and how often in a row it could not be.
+        # Batches that have something to count. They stay here until the answer has come.
+        self._due: dict[int, Due] = {}
+        # When batches that were counted may be counted again at the earliest.
         self._not_before: dict[int, float] = {}
-        self._misses: dict[int, int] = {}
-        self._is_sent = False
 
     def ask(self, batch_ids: Iterable[int]) -> None:
         """Count these batches soon; safe from any thread."""
@@ -59,14 +65,14 @@ class Settling:
     @property
     def is_under_way(self) -> bool:
         """Are there batches to be counted, or is the answer on its way?"""
-        return self._is_sent or bool(self._asked) or bool(self._due)
+        return bool(self._asked) or bool(self._due)
 
     @property
     def due_at(self) -> float:
         """When to count next; infinite if there is nothing."""
         if self._asked:
             return 0.0
-        return min(self._due.values(), default=math.inf)
+        return min((due.at for due in self._due.values()), default=math.inf)
 
     def plan(self, turn: Turn, ended: Iterable[Attempt], connection: OwnConnection) -> None:
         """Let what is due be counted with the turn, which finishes *ended*.
@@ -76,14 +82,14 @@ class Settling:
         now = time.monotonic()
         while self._asked:
             # Due before it is taken, so that another thread always sees it in one of them.
-            self._due.setdefault(self._asked[0], 0.0)
+            self._due.setdefault(self._asked[0], Due(0.0))
             self._asked.popleft()
         for batch_id in {attempt.row.batch_id for attempt in ended}:
             if batch_id is not None:
-                self._due[batch_id] = self._not_before.get(batch_id, 0.0)
-        ids = [batch_id for batch_id, due in self._due.items() if due <= now]
+                due = self._due.get(batch_id, Due(0.0))
+                self._due[batch_id] = due._replace(at=self._not_before.get(batch_id, 0.0))
+        ids = [batch_id for batch_id, due in self._due.items() if due.at <= now]
         if ids:
-            self._is_sent = True
             turn.begin(partial(self._settle_apart, ids, connection)).add(
                 partial(batches.send_settlement, ids=ids), partial(self._note, ids)
             )
@@ -91,33 +97,29 @@ class Settling:
     def _note(self, ids: list[int], rows: Rows) -> None:
         now = time.monotonic()
         settled = [Settled._make(row) for row in rows]
+        # Before the batches are taken out, so that another thread always sees one or the other.
+        self._on_queues([each.queue_name for each in settled if each.queue_name is not None])
+        again: dict[int, Due] = {}
         for batch_id in ids:
-            self._due.pop(batch_id, None)
             self._not_before.pop(batch_id, None)
         for each in settled:
             if each.batch_id is None:
                 continue
             if each.is_missed:
-                self._note_missed(each.batch_id, now)
-                continue
-            self._misses.pop(each.batch_id, None)
-            if each.goes_on:
-                self._due[each.batch_id] = now + MISSED_SECONDS
-                continue
-            pause = UNSEALED_SECONDS
-            if each.unfinished is not None:
-                pause = min(MAX_SECONDS, each.unfinished * SECONDS_PER_JOB)
-            self._not_before[each.batch_id] = now + pause
+                misses = self._due.get(each.batch_id, Due(now)).misses + 1
+                if misses <= MAX_MISSES:
+                    pause = MISSED_SECONDS * 2 ** (misses - 1)
+                    again[each.batch_id] = Due(now + pause, misses)
+            elif each.goes_on:
+                again[each.batch_id] = Due(now + MISSED_SECONDS)
+            else:
+                self._not_before[each.batch_id] = now + _pause_of(each.unfinished)
         if len(self._not_before) > MOST_KNOWN:
             self._not_before.clear()
-        self._on_queues([each.queue_name for each in settled if each.queue_name is not None])
-        self._is_sent = False
-
-    def _note_missed(self, batch_id: int, now: float) -> None:
-        misses = self._misses.pop(batch_id, 0) + 1
-        if misses <= MAX_MISSES:
-            self._misses[batch_id] = misses
-            self._due[batch_id] = now + MISSED_SECONDS * 2 ** (misses - 1)
+        self._due.update(again)
+        for batch_id in ids:
+            if batch_id not in again:
+                self._due.pop(batch_id, None)
 
     def _settle_apart(
         self, ids: list[int], connection: OwnConnection, error: psycopg.Error
@@ -157,3 +159,10 @@ class Settling:
         )
         send = partial(batches.send_broken, batch_id=batch_id, reason=reason[:1000])
         connection.round_trip([send])
+
+
+def _pause_of(unfinished: int | None) -> float:
+    """Return how long to leave a batch alone that waits for so many jobs; None: not sealed."""
+    if unfinished is None:
+        return UNSEALED_SECONDS
+    return min(MAX_SECONDS, unfinished * SECONDS_PER_JOB)

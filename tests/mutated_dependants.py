@@ -35,8 +35,8 @@ DEPENDANTS = (
     (
         "rest of the dependants in the pump",
         RELEASES,
-        "dependencies.rest_of(rows), False",
-        "[], False",
+        "dependencies.rest_of(rows) or None",
+        "None",
         MANY,
     ),
     (
@@ -56,7 +56,7 @@ DEPENDANTS = (
     (
         "dependants that the server refuses, left to the sweep",
         RELEASES,
-        "self._rest, self._is_asked = [], False\n",
+        "self._rest = None\n",
         "pass\n",
         MANY,
     ),

@@ -23,29 +23,29 @@ class Releases:
 
     def __init__(self, on_released: Callable[[list[str]], None]) -> None:
         self._on_released = on_released
-        self._rest: list[dependencies.Position] = []
-        self._is_asked = False
+        # Where the next page begins; None if nothing is under way.
+        self._rest: list[dependencies.Position] | None = None
 
     @property
     def are_under_way(self) -> bool:
         """Are jobs still to be released, or is the answer to that on its way?"""
-        return self._is_asked or bool(self._rest)
+        return self._rest is not None
 
     def plan(self, turn: Turn, ended: Sequence[Attempt]) -> None:
         """Add the next page to the turn, first the jobs that wait for what the turn finishes."""
         if ended or self.are_under_way:
             # From here on, because outcomes may count as written before this is sent.
-            self._is_asked = True
+            self._rest = self._rest or []
             ids = [attempt.id for attempt in ended]
             turn.begin(self._leave).add(partial(self._send, ids=ids), self._note)
 
     def _send(self, cursor: Cursor, ids: Sequence[int]) -> None:
-        dependencies.send_resolution(cursor, ids, self._rest)
+        dependencies.send_resolution(cursor, ids, self._rest or [])
 
     def _note(self, rows: Rows) -> None:
         self._on_released([queue for queue, *_ in rows if queue is not None])
-        self._rest, self._is_asked = dependencies.rest_of(rows), False
+        self._rest = dependencies.rest_of(rows) or None
 
     def _leave(self, error: psycopg.Error) -> None:
-        self._rest, self._is_asked = [], False
+        self._rest = None
         raise error

@@ -99,8 +99,8 @@ PUMP = (
     (
         "tokens that are locked",
         f"{WORKER}claiming/turn_to_claim.py",
-        "self._locked_until = now + LOCKED_SECONDS",
-        "pass",
+        "locked_until=now + LOCKED_SECONDS",
+        "locked_until=0.0",
         HELD,
     ),
     (
@@ -197,15 +197,15 @@ PUMP = (
     (
         "head of a lane before it is forgotten",
         f"{WORKER}claiming/lanes.py",
-        "            else:\n                self.expect_before(lane)\n",
-        "",
+        "self._known[lane] = KnownLane(behind=False, before=HEAD)",
+        "self._known.pop(lane, None)",
         PLACES,
     ),
     (
         "lane that is known all the time",
         f"{WORKER}claiming/lanes.py",
-        "                self.expect_before(lane)\n            self._behind.discard(lane)\n",
-        "                self._behind.discard(lane)\n                self.expect_before(lane)\n",
+        "                self._known[lane] = KnownLane(behind=False, before=HEAD)\n",
+        "                del self._known[lane]\n                self.expect_before(lane)\n",
         PLACES,
     ),
     (

@@ -90,8 +90,8 @@ ROOMS = (
     (
         "key that became free of a kind without room",
         f"{WORKER}claiming/groups.py",
-        "self._freed.pop(group, None)",
-        "self._freed.clear()",
+        "for group in groups & self._known.keys():",
+        "for group in self._known:",
         ROOMS_TESTS,
     ),
     (

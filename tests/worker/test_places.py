@@ -11,6 +11,7 @@ import pytest
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, ReadyPlace, Segment
+from django_pgjobs.worker.claiming.lanes import KnownLane
 from django_pgjobs.worker.claiming.pace import MOST_SECONDS
 from django_pgjobs.worker.claiming.plan import Listing
 from tests.worker.keyed import KEYED
@@ -108,13 +109,17 @@ def test_a_lane_is_known_all_the_time_while_a_claim_is_learnt_from() -> None:
     places = knowing.places
     seen: list[bool] = []
 
-    class Watched(set[Lane]):
-        def discard(self, lane: Lane) -> None:
-            super().discard(lane)
+    class Watched(dict[Lane, KnownLane]):
+        def __setitem__(self, lane: Lane, known: KnownLane) -> None:
+            super().__setitem__(lane, known)
+            seen.append(places.is_empty)
+
+        def __delitem__(self, lane: Lane) -> None:
+            super().__delitem__(lane)
             seen.append(places.is_empty)
 
     lanes = places._lanes
-    lanes._behind, lanes._before = Watched(lanes._behind), Watched(lanes._before)
+    lanes._known = Watched(lanes._known)
     knowing.claim(row_of_job(7), wanted=1)
     knowing.claim(wanted=1)
     assert len(seen) >= 2

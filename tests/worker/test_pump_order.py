@@ -67,7 +67,7 @@ def test_outcomes_do_not_wait_for_the_turn_to_claim_what_cannot_be_read_yet() ->
     places.note_claimed(Claim(planned(knowing), [mail], held=True, seconds=1.0))
     places.note_claimed(Claim(planned(knowing), held=True))
     now = time.monotonic()
-    places._turn.note(now, held=False)
+    places._turn = places._turn.asked(now, held=False)
     assert not places.waits(now, one)
     assert now < places.claim_at(now, one) < now + 10
 

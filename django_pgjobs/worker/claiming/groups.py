@@ -26,11 +26,10 @@ class Groups:
     """What one worker knows of lanes with keys."""
 
     def __init__(self) -> None:
-        # Groups that may have jobs, and the lane that was served last of each, and of former ones.
-        self._known: set[Group] = set()
+        # Groups that may have jobs, with the lanes of which jobs ended here since the last claim.
+        self._known: dict[Group, set[str]] = {}
+        # The lane that was served last of each, and of former ones.
         self._cursors: dict[Group, str] = {}
-        # Of groups that may have jobs: lanes of which a job ended here.
-        self._freed: dict[Group, set[str]] = {}
         # From when on whole groups may be walked.
         self._walk_at = 0.0
         self._walk_pace = Pace(WALK_PAUSE_FACTOR)
@@ -39,18 +38,18 @@ class Groups:
 
     def note_listing(self, found: Collection[Group]) -> None:
         """Take over which groups a look found."""
-        self._known.update(found)
+        self.expect(found)
         self._cursors = {group: self._cursors.get(group, "") for group in self._known}
 
     def expect(self, groups: Iterable[Group]) -> None:
         """Note that these groups may have jobs that can start now."""
-        self._known.update(groups)
+        for group in groups:
+            self._known.setdefault(group, set())
 
     def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
         """Note jobs that ended here: what waited for their keys may start."""
         for group, lanes in keyed_lanes_of(rows).items():
-            self._freed.setdefault(group, set()).update(lanes)
-            self._known.add(group)
+            self._known.setdefault(group, set()).update(lanes)
 
     # What may be read
 
@@ -61,7 +60,7 @@ class Groups:
 
     def claim_at(self, rooms: Rooms) -> float:
         """Return from when on lanes with keys are to be read; infinite if none are."""
-        if any(rooms[group.is_async] for group in self._freed):
+        if any(freed and rooms[group.is_async] for group, freed in self._known.items()):
             return 0.0
         return self._walk_at if any(rooms[each.is_async] for each in self._known) else math.inf
 
@@ -78,13 +77,14 @@ class Groups:
         """
         ending_lanes = keyed_lanes_of(ending)
         walks = now >= self._walk_at
-        groups = (self._known if walks else self._freed.keys()) | ending_lanes.keys()
+        known = [group for group, freed in self._known.items() if walks or freed]
+        groups = ending_lanes.keys() | known
         segments = []
         for group in sorted((group for group in groups if rooms[group.is_async]), key=rank):
             if walks:
                 segments += Segment.in_turn(group, self._cursors.get(group, ""))
             else:
-                lanes = self._freed.get(group, set()) | ending_lanes.get(group, set())
+                lanes = self._known.get(group, set()) | ending_lanes.get(group, set())
                 segments += [Segment.single(group, lane) for lane in sorted(lanes)]
         return segments
 
@@ -94,8 +94,8 @@ class Groups:
         """Learn from a claim that read some; *filled*: what share of each kind it got."""
         plan = claim.plan
         groups = {segment.group for segment in plan.segments}
-        for group in groups:
-            self._freed.pop(group, None)
+        for group in groups & self._known.keys():
+            self._known[group] = set()
         if plan.walks:
             self._note_walked(groups, claim.rows, filled)
             in_vain = 1 - max(filled[group.is_async] for group in groups)
@@ -109,9 +109,9 @@ class Groups:
         for group, lanes in served.items():
             self._cursors[group] = last_served(self._cursors.get(group, ""), lanes)
         kinds = {group.is_async for group in served}
-        self._known -= {
-            group for group in groups if filled[group.is_async] < 1 and group.is_async not in kinds
-        }
+        for group in groups:
+            if filled[group.is_async] < 1 and group.is_async not in kinds:
+                self._known.pop(group, None)
 
 
 def keyed_lanes_of(rows: Iterable[ClaimedRow]) -> Mapping[Group, set[str]]:

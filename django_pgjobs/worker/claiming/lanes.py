@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from django_pgjobs.queries.claims import HEAD, Floor, Lane, lane_of
 from django_pgjobs.worker.claiming.pace import Pace
@@ -27,17 +28,24 @@ POOR_SHARE, SKIP_LOCKED_SECONDS = 0.5, 1.0
 LaneFilter = Callable[[Lane], bool]
 
 
+class KnownLane(NamedTuple):
+    """Where a lane may have jobs: behind its floor, before it, or both."""
+
+    behind: bool
+    # The earliest position where there may be one: where a look saw the lane begin, or HEAD if it
+    # may have got earlier ones since. None: there are none before the floor.
+    before: Floor | None
+
+
 class Lanes:
     """What one worker knows of lanes without keys."""
 
     def __init__(self) -> None:
-        # Lanes that may have jobs from their floors on, and such that may have some before. Floors
-        # outlive that: a lane that is offered again goes on there if no heads are read now.
-        self._behind: set[Lane] = set()
-        self._before: set[Lane] = set()
+        # Lanes that may have jobs. Other threads ask whether there are any, so what is known of a
+        # lane is replaced in one step.
+        self._known: dict[Lane, KnownLane] = {}
+        # These outlive that: a lane that is offered again goes on there if no heads are read now.
         self._floors: dict[Lane, Floor] = {}
-        # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
-        self._heads: dict[Lane, Floor] = {}
         # From when on lanes may be read from their heads although they have floors.
         self._heads_at = 0.0
         self._heads_pace = Pace(HEADS_PAUSE_FACTOR)
@@ -51,39 +59,36 @@ class Lanes:
 
     def note_listing(self, listing: Listing, now: float) -> None:
         """Take over where a look found jobs."""
-        # A lane that has got earlier jobs, as others said, may have got them after the look.
-        whole = self._before - self._heads.keys()
-        self._heads = {lane: head for lane, head in listing.lanes.items() if lane not in whole}
-        self._behind |= listing.lanes.keys()
-        self._before |= listing.lanes.keys()
+        for lane, head in listing.lanes.items():
+            known = self._known.get(lane)
+            # One that has got earlier jobs, as others said, may have got them after the look.
+            is_whole = known is not None and known.before == HEAD
+            self._known[lane] = KnownLane(behind=True, before=HEAD if is_whole else head)
         if now >= self._heads_at:
             # The next claim of a lane that is not known begins at its head anyway.
-            known = self._behind | self._before
-            self._floors = {lane: end for lane, end in self._floors.items() if lane in known}
+            self._floors = {lane: end for lane, end in self._floors.items() if lane in self._known}
 
     def expect(self, lane: Lane) -> None:
         """Note that a lane may have new jobs anywhere."""
-        self._behind.add(lane)
-        self.expect_before(lane)
+        self._known[lane] = KnownLane(behind=True, before=HEAD)
 
     def expect_before(self, lane: Lane) -> None:
         """Note that a lane may have jobs before its floor, and before where a look saw it begin."""
-        self._heads.pop(lane, None)
-        self._before.add(lane)
+        known = self._known.get(lane)
+        self._known[lane] = KnownLane(behind=known is not None and known.behind, before=HEAD)
 
     # What may be read
 
     @property
     def is_empty(self) -> bool:
         """Is no lane known that may have jobs?"""
-        # Another thread may ask while a lane moves from one of them to the other, either way.
-        return not (self._before or self._behind or self._before)
+        return not self._known
 
     def claim_at(self, is_open: LaneFilter) -> float:
         """Return from when on one of the lanes that are open may be read; infinite if none is."""
-        if any(map(is_open, self._behind)):
+        if any(known.behind and is_open(lane) for lane, known in self._known.items()):
             return 0.0
-        return self._heads_at if any(map(is_open, self._before)) else math.inf
+        return self._heads_at if any(map(is_open, self._known)) else math.inf
 
     def skips_locked(self, now: float) -> bool:
         """Is a claim to leave out what others have locked before it decides?"""
@@ -91,15 +96,19 @@ class Lanes:
 
     def floors(self, now: float, is_open: LaneFilter) -> tuple[dict[Lane, Floor], frozenset[Lane]]:
         """Return from where to read the lanes that are open, and which of them from their heads."""
-        heads = self._behind - self._floors.keys()
-        if now >= self._heads_at:
-            heads |= self._before
-        floors = {
-            lane: (self._heads if lane in heads else self._floors).get(lane, HEAD)
-            for lane in self._behind | heads
-            if is_open(lane)
-        }
-        return floors, frozenset(heads & floors.keys())
+        floors: dict[Lane, Floor] = {}
+        heads: set[Lane] = set()
+        reads_heads = now >= self._heads_at
+        for lane, (behind, before) in self._known.items():
+            if not is_open(lane):
+                continue
+            floor = self._floors.get(lane) if behind else None
+            if before is not None and (reads_heads or (behind and floor is None)):
+                floors[lane] = before
+                heads.add(lane)
+            elif floor is not None:
+                floors[lane] = floor
+        return floors, frozenset(heads)
 
     # What came of a claim
 
@@ -128,10 +137,9 @@ class Lanes:
         self._move_floors(plan, ends, going_on)
         for lane in over:
             if lane in plan.heads:
-                self._before.discard(lane)
+                self._known.pop(lane, None)
             else:
-                self.expect_before(lane)
-            self._behind.discard(lane)
+                self._known[lane] = KnownLane(behind=False, before=HEAD)
 
     def _move_floors(
         self, plan: Plan, ends: Mapping[Lane, Floor], going_on: Mapping[Lane, Floor]
@@ -141,5 +149,4 @@ class Lanes:
             lowers = lane in going_on and lane in plan.heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
         for lane in going_on.keys() & plan.heads:
-            self._behind.add(lane)
-            self._before.discard(lane)
+            self._known[lane] = KnownLane(behind=True, before=None)

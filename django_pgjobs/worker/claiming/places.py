@@ -184,16 +184,16 @@ class Places:
         """
         now = time.monotonic()
         self._note_lift(plan, now)
-        self._turn.note_locked(now)
+        self._turn = self._turn.locked(now)
         if plan.holds and not plan.takes_tokens:
-            self._turn.note(now, held=False)
+            self._turn = self._turn.asked(now, held=False)
 
     def note_claimed(self, claim: Claim) -> None:
         """Learn from a claim that tells what is left in its places."""
         plan = claim.plan
         now = time.monotonic()
         if plan.holds:
-            self._turn.note(now, held=claim.held)
+            self._turn = self._turn.asked(now, held=claim.held)
         self._note_lift(plan, now)
         if plan.lifts:
             return

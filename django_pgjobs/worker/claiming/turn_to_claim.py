@@ -7,6 +7,7 @@ nothing else to do. A transaction of the project may hold the lock, too; then it
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 # While another worker claims jobs with keys, this one tries again after the first pause, which
 # doubles up to the second.
@@ -15,33 +16,31 @@ PAUSES = (0.008, 0.064)
 LOCKED_SECONDS = 1.0
 
 
-class TurnToClaim:
-    """What one worker knows of its turn."""
+class TurnToClaim(NamedTuple):
+    """What one worker knows of its turn; each answer gives another value."""
 
-    def __init__(self) -> None:
-        # How often in a row it was another worker's turn, and when to ask again.
-        self._refused = 0
-        self.ask_at = 0.0
-        # Until when to do without rate limits, and without waiting.
-        self._locked_until = 0.0
+    # How often in a row it was another worker's turn, and when to ask again.
+    refused: int = 0
+    ask_at: float = 0.0
+    # Until when to do without rate limits, and without waiting.
+    locked_until: float = 0.0
 
     def may_wait(self, now: float) -> bool:
         """Is it another worker's turn, and worth the wait?"""
-        return self._refused > 0 and now >= self._locked_until
+        return self.refused > 0 and now >= self.locked_until
 
     def may_take_tokens(self, now: float) -> bool:
         """Does nobody hold the state of a rate limit, as far as is known?"""
-        return now >= self._locked_until
+        return now >= self.locked_until
 
-    def note(self, now: float, *, held: bool) -> None:
-        """Note whether it was this worker's turn."""
+    def asked(self, now: float, *, held: bool) -> TurnToClaim:
+        """Return what is known after an answer: whether it was this worker's turn."""
         if held:
-            self._refused, self.ask_at = 0, 0.0
-            return
+            return self._replace(refused=0, ask_at=0.0)
         first, most = PAUSES
-        self.ask_at = now + random.uniform(0.5, 1) * min(first * 2**self._refused, most)
-        self._refused = min(self._refused + 1, 10)
+        pause = random.uniform(0.5, 1) * min(first * 2**self.refused, most)
+        return self._replace(refused=min(self.refused + 1, 10), ask_at=now + pause)
 
-    def note_locked(self, now: float) -> None:
-        """Note that a claim gave up waiting for a lock."""
-        self._locked_until = now + LOCKED_SECONDS
+    def locked(self, now: float) -> TurnToClaim:
+        """Return what is known after a claim that gave up waiting for a lock."""
+        return self._replace(locked_until=now + LOCKED_SECONDS)

@@ -69,12 +69,3 @@ class JobAdmin(JobList, JobViews):
     def system_view(self, request: HttpRequest) -> HttpResponse:
         """The database, the tables and the settings."""
         return draw_closed(self, request) or draw_system(self, request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False

@@ -78,6 +78,8 @@ def navigation(request: HttpRequest, site_name: str) -> list[Link]:
 class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Base of our model admins; *nav_key* is the entry of the navigation that is lit.
 
+    Django's forms write no rows, unless a subclass allows it.
+
     *walks*: what `time_budget` says, of all that its pages read.
     """
 
@@ -124,6 +126,15 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return may(request.user, Verb.VIEW)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

@@ -80,12 +80,6 @@ class TokenAdmin(ListPageAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Verb.CONTROL_TOKENS)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the list of tokens, those that can be used first."""
         now = timezone.now()

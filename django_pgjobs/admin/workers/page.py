@@ -99,15 +99,6 @@ class WorkerAdmin(ListPageAdmin):
             *super().get_urls(),
         ]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the list of workers with what they run."""
         with connections[job_database()].cursor() as cursor:

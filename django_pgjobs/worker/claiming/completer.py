@@ -212,8 +212,7 @@ class Completer:
             return
         if not outcome.pause:
             logger.of(attempt).info("its outcome waits, for a lock, the schema or a right")
-        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
-        outcome.due = time.monotonic() + outcome.pause
+        outcome.put_off(*PAUSES)
         self._aside[attempt.id] = (attempt, outcome)  # behind the others
 
     def keep_refused(self, entry: Entry, error: psycopg.Error) -> None:

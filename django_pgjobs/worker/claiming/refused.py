@@ -80,8 +80,7 @@ class RefusedOutcomes:
         if former is not None and former[0].claim > attempt.claim:
             self._entries[attempt.id] = former
             return
-        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
-        outcome.due = time.monotonic() + outcome.pause
+        outcome.put_off(*PAUSES)
         self._entries[attempt.id] = (attempt, outcome)
         self._note_change()
 

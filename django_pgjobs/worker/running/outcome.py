@@ -96,6 +96,11 @@ class Outcome:
         """The status the job is finished with, None if it runs again."""
         return _STATUS.get(self.kind)
 
+    def put_off(self, first: float, most: float) -> None:
+        """Write it again after *first* seconds, which double with each time up to *most*."""
+        self.pause = min(max(2 * self.pause, first), most)
+        self.due = time.monotonic() + self.pause
+
     @property
     def is_handed_on(self) -> bool:
         """Is its job given back because this worker cannot run it now?"""

@@ -16,16 +16,11 @@ import psycopg
 
 from django_pgjobs.http.pool import borrowed
 from django_pgjobs.http.problems import Problem
-from django_pgjobs.queries.schedules import get_now
-from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.running.tally import SPREAD_SECONDS, Tally, ask_clock
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# So that processes do not write all at once.
-SPREAD_SECONDS = 3.0
-# A process that stood still for longer does not know when an answer was true.
-CLOCK_SECONDS = 1.0
 # How long the end of the process waits for a statement of the thread.
 END_SECONDS = 3.0
 
@@ -71,11 +66,8 @@ class Recording:
 
     def _guarded_clock(self) -> None:
         with _logged("statistics go by this machine's clock"):
-            asked_at = time.monotonic()
             with borrowed() as connection, connection.cursor() as cursor:
-                server_time = get_now(cursor).timestamp()
-            if time.monotonic() - asked_at < CLOCK_SECONDS:
-                self._tally.set_clock(server_time, asked_at)
+                ask_clock(self._tally, cursor)
 
     def write(self, *, is_last: bool = False) -> None:
         """Write the minutes that are over; all of them if the process ends."""

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from django_pgjobs import Task
-from django_pgjobs.http import recording
 from django_pgjobs.queries.statistics import MINUTE
-from django_pgjobs.worker.process.recorder import SPREAD_SECONDS
-from django_pgjobs.worker.running.tally import CLOSING_SECONDS
+from django_pgjobs.worker.running.tally import CLOSING_SECONDS, SPREAD_SECONDS
 from tests import tasks as common
 from tests.clients import tasks as remote
 from tests.clients.web import WebProcesses
@@ -157,8 +155,7 @@ def test_a_worker_that_ends_in_order_loses_nothing(start: Start, processes: int)
     assert wanted["fail"] == (0, 4, 0, 8, 0)
 
 
-@pytest.mark.parametrize("spread", [SPREAD_SECONDS, recording.SPREAD_SECONDS])
-def test_the_docs_say_how_much_a_killed_process_loses(spread: float) -> None:
+def test_the_docs_say_how_much_a_killed_process_loses() -> None:
     """A minute, until nothing can come of it any more, and until the process has its turn."""
-    most = MINUTE + CLOSING_SECONDS + spread
+    most = MINUTE + CLOSING_SECONDS + SPREAD_SECONDS
     assert f"at most a minute and {most - MINUTE:.0f} seconds" in read("statistics.md")

@@ -250,7 +250,7 @@ def test_a_clock_that_answers_slowly_is_not_believed(
         steered.now += seconds
         return datetime(2026, 5, 1, tzinfo=UTC)
 
-    monkeypatch.setattr(module, "get_now", answer)
+    monkeypatch.setattr(tally_module, "get_now", answer)
     steered.recorder._set_clock()
     assert steered.tally.set_clock.called is is_believed
 

@@ -17,19 +17,15 @@ import psycopg
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.worker.role import Role
-from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.running.tally import SPREAD_SECONDS, Tally, ask_clock
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# So that processes do not write all at once.
-SPREAD_SECONDS = 3.0
 # Measuring takes no more of the leader's time than this.
 MEASURE_SHARE = 0.01
 PRUNE_SECONDS = 3600.0
-CLOCK_SECONDS = 1.0
 
 
 class Recorder(Role):
@@ -92,13 +88,8 @@ class Recorder(Role):
         return True
 
     def _set_clock(self) -> None:
-        """Ask for the server's time, which decides in which minute an attempt ended."""
-        asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
-            server_time = get_now(cursor).timestamp()
-        # A process that stood still meanwhile does not know when the answer was true.
-        if time.monotonic() - asked_at < CLOCK_SECONDS:
-            self._tally.set_clock(server_time, asked_at)
+            ask_clock(self._tally, cursor)
 
     def _write(self) -> None:
         self._tally.write(self._connection)

@@ -18,8 +18,10 @@ import psycopg
 
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, is_undone, trouble_of
 from django_pgjobs.queries.jobs import Rescued
+from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.statistics import (
     LAST_CLASS,
     MAX_CELLS,
@@ -34,6 +36,10 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome
 
 # How long outcomes of a minute may still come when it is over; later ones get rows of their own.
 CLOSING_SECONDS = 5.0
+# A process that stood still for longer does not know when the server's answer was true.
+CLOCK_SECONDS = 1.0
+# So that processes do not write all at once.
+SPREAD_SECONDS = 3.0
 # As long as nothing can be written, minutes above so many are added to the next one, and so are
 # those with so many cells together, of a kilobyte each.
 MAX_MINUTES = 120
@@ -217,3 +223,11 @@ def _new_cell(cells: Cells, key: Key) -> Cell:
 def _merge(into: Cells, cells: Mapping[Key, Cell], sign: int = 1) -> None:
     for key, cell in cells.items():
         (into.get(key) or _new_cell(into, key)).merge(cell, sign)
+
+
+def ask_clock(tally: Tally, cursor: Cursor) -> None:
+    """Ask for the server's time, which decides in which minute an attempt ended."""
+    asked_at = time.monotonic()
+    server_time = get_now(cursor).timestamp()
+    if time.monotonic() - asked_at < CLOCK_SECONDS:
+        tally.set_clock(server_time, asked_at)

@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_pgjobs.values.hosts import HOST
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import is_storable, shorten
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
 OWN_QUEUE = "pgjobs"
@@ -208,9 +208,6 @@ MAX_QUEUE_NAME = 128
 MAX_TASK_PATH = 512
 MAX_ALIAS = 128
 
-# What a message shows of an expression.
-MAX_SHOWN = 80
-
 # What the columns of pgjobs_rate_limit hold, in bytes.
 MAX_NAME_BYTES = 512
 _COUNT = "a whole number from 1 to 2147483647"
@@ -269,9 +266,7 @@ def _find_expression_problems(expression: object) -> Iterator[str]:
         except (re.error, ValueError, OverflowError) as error:
             reason = str(error)
     if reason:
-        shown = repr(expression)
-        shown = shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "..."
-        yield f"{shown}, which is no regular expression: {reason}"
+        yield f"{shorten(repr(expression))}, which is no regular expression: {reason}"
 
 
 def _find_limit_problems(name: object, limit: object) -> Iterator[str]:

@@ -45,7 +45,7 @@ PUMP = (
     (
         "pause after a walk that was not in vain",
         f"{WORKER}claiming/groups.py",
-        "pause_after(in_vain * claim.seconds)",
+        "pause_after(claim.seconds, in_vain)",
         "pause_after(claim.seconds)",
         PLACES,
     ),
@@ -218,16 +218,30 @@ PUMP = (
     (
         "reads that are slow for long",
         f"{WORKER}claiming/pace.py",
-        "min(self._factor * sorted(self._last)[1], MOST_SECONDS)",
-        "self._factor * sorted(self._last)[1]",
+        "min(self._factor * in_vain * counted, MOST_SECONDS)",
+        "self._factor * in_vain * counted",
         PLACES,
     ),
     (
         "read that took as long as its process stood still",
         f"{WORKER}claiming/pace.py",
-        "sorted(self._last)[1]",
+        "min(seconds, sorted(self._last)[1])",
         "seconds",
         ("tests/worker/test_look_times.py", *PLACES),
+    ),
+    (
+        "fast read after two that were slow",
+        f"{WORKER}claiming/pace.py",
+        "min(seconds, sorted(self._last)[1])",
+        "sorted(self._last)[1]",
+        ("tests/worker/test_look_times.py", *PLACES),
+    ),
+    (
+        "walk in vain after two that were of use",
+        f"{WORKER}claiming/groups.py",
+        "pause_after(claim.seconds, in_vain)",
+        "pause_after(in_vain * claim.seconds)",
+        PLACES,
     ),
     (
         "floors of lanes that are gone",

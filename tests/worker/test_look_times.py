@@ -120,6 +120,14 @@ def test_a_single_look_that_was_slow_holds_up_no_other() -> None:
     assert look_at(duty) < 0.1
 
 
+def test_a_look_that_was_fast_is_followed_by_others_whatever_was_before() -> None:
+    """The server stood still twice: what was committed meanwhile told nobody."""
+    duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))
+    for seconds in (0.8, 1.6):
+        look_at(duty, seconds=seconds)
+    assert look_at(duty, seconds=0.009) < 0.1
+
+
 def test_jobs_are_looked_for_when_they_are_due_however_late_the_answer_came() -> None:
     """Its process was stopped: the seconds that the server told of began before."""
     duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))

@@ -13,7 +13,7 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, ReadyPlace, Segment
 from django_pgjobs.worker.claiming.lanes import KnownLane
 from django_pgjobs.worker.claiming.pace import MOST_SECONDS
-from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.plan import Claim, Listing
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -182,6 +182,15 @@ def test_a_single_claim_that_was_slow_holds_up_no_other(found: list[Any]) -> Non
     assert knowing.plan()
 
 
+def test_a_walk_that_was_fast_is_followed_by_others_whatever_was_before() -> None:
+    """The server stood still twice; the fast one was planned before the pause for that."""
+    knowing = slow_knowing(*keyed(KEYED))
+    plan = knowing.claim(wanted=1, seconds=50.0)
+    knowing.places.note_claimed(Claim(plan, held=True, seconds=0.0))
+    knowing.find(*keyed(KEYED))
+    assert knowing.plan()
+
+
 def test_the_floor_of_a_lane_without_jobs_is_forgotten_with_the_next_look() -> None:
     """Queues come and go: a worker must not keep all it ever met."""
     knowing = slow_knowing(*plain(DEFAULT))
@@ -249,6 +258,16 @@ def test_a_walk_that_fills_most_of_its_batch_is_repeated_soon() -> None:
         knowing.claim(*rows, wanted=2, seconds=1.0)
         due = knowing.places.claim_at(time.monotonic(), ONE)
         assert began <= due - pause <= time.monotonic()
+
+
+def test_a_slow_walk_in_vain_is_not_repeated_soon_after_two_that_were_of_use() -> None:
+    """They were as slow, though no time was lost with them."""
+    knowing = Knowing(*keyed(KEYED))
+    for _ in range(2):
+        knowing.claim(row_of_job(1, lane="a"), wanted=1, seconds=1.0)
+    knowing.claim(wanted=1, seconds=1.0)
+    knowing.find(*keyed(KEYED))
+    assert knowing.places.claim_at(time.monotonic(), ONE) > time.monotonic() + 3
 
 
 def test_a_walk_that_another_worker_prevented_is_still_due_and_waits() -> None:

@@ -99,7 +99,7 @@ class Groups:
         if plan.walks:
             self._note_walked(groups, claim.rows, filled)
             in_vain = 1 - max(filled[group.is_async] for group in groups)
-            self._walk_at = now + self._walk_pace.pause_after(in_vain * claim.seconds)
+            self._walk_at = now + self._walk_pace.pause_after(claim.seconds, in_vain)
 
     def _note_walked(
         self, groups: Collection[Group], rows: Iterable[ClaimedRow], filled: Sequence[float]

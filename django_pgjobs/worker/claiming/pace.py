@@ -9,10 +9,10 @@ MOST_SECONDS = 5.0
 
 
 class Pace:
-    """Says when to repeat one kind of read, by the median of its last three durations.
+    """Says when to repeat one kind of read, by its duration and the median of the last three.
 
     One alone may have measured a process that was stopped (SIGSTOP, a machine that slept), or a
-    server or a network that stood still.
+    server or a network that stood still; one that was fast shows that this is over.
     """
 
     def __init__(self, factor: int) -> None:
@@ -20,7 +20,11 @@ class Pace:
         self._factor = factor
         self._last = deque([0.0] * 3, maxlen=3)
 
-    def pause_after(self, seconds: float) -> float:
-        """Note that a read took so long; return for how many seconds not to repeat it."""
+    def pause_after(self, seconds: float, in_vain: float = 1.0) -> float:
+        """Note that a read took so long; return for how many seconds not to repeat it.
+
+        *in_vain* is the share of it that counts: a useful read tells how long others take, too.
+        """
         self._last.append(seconds)
-        return min(self._factor * sorted(self._last)[1], MOST_SECONDS)
+        counted = min(seconds, sorted(self._last)[1])
+        return min(self._factor * in_vain * counted, MOST_SECONDS)

@@ -16,6 +16,20 @@ SCHEDULES = (
         FIRING,
     ),
     (
+        "occurrence after a turn in which the server stood still",
+        "django_pgjobs/worker/process/scheduler.py",
+        "turn.asked_at + wait + 0.001 - time.monotonic()",
+        "wait + 0.001",
+        ("tests/schedules/test_following.py",),
+    ),
+    (
+        "early wake-up that is not in vain",
+        "django_pgjobs/worker/process/scheduler.py",
+        "bool(expects_at and turn.read_at and turn.read_at >= expects_at)",
+        "bool(expects_at)",
+        ("tests/schedules/test_following.py",),
+    ),
+    (
         "time of a turn",
         "django_pgjobs/schedules/firing.py",
         "            if found and turn.is_over:\n                break",

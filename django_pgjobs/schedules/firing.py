@@ -58,8 +58,10 @@ class ScheduleTurn:
     # or something else is not here.
     taken: int = 0
     unknown: dict[str, str] = field(default_factory=dict)
-    # In how many seconds the next schedule is due, None if there is none.
+    # In how many seconds the next schedule is due, None if there is none; counted from `read_at`,
+    # and by `monotonic()` from `asked_at` or a little later.
     wait: float | None = None
+    asked_at: float = field(default_factory=monotonic)
     # Is one due that it did not get, because somebody has locked it?
     is_passed_over: bool = False
     # The server's time, None before anything was read.
@@ -154,10 +156,10 @@ def fire_due(
                 cursor, excluded=excluded, max_schedules=max_schedules, **chosen
             )
             turn.taken, turn.is_full = len(rows), len(rows) >= max_schedules
-            others = [*excluded, *(row.name for row in rows)]
+            others, turn.asked_at = [*excluded, *(row.name for row in rows)], monotonic()
             ahead = queries.look_ahead(cursor, excluded=others, **chosen)
             turn.wait, turn.is_passed_over, turn.read_at = ahead
-            _fire(cursor, rows, turn)
+            _fire(cursor, rows, turn, now or turn.read_at)
             is_written = True  # then comes the commit, and then the hooks of on_commit
     except IMPORT_ERRORS as error:
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
@@ -176,7 +178,7 @@ def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoRetur
     raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
-def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: ScheduleTurn) -> None:
+def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: ScheduleTurn, now: datetime) -> None:
     """Do what the plans of these schedules say, and write when they are due next."""
     cases = {case.row.name: case for case in _cases(rows, turn)}
     if not cases:
@@ -185,7 +187,7 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: ScheduleTurn) -> No
     queries.write_schedules(cursor, [case.written() for case in cases.values()])
     for name, case in cases.items():
         if case.next_at is not None:
-            turn.note_wait((case.next_at - case.row.now).total_seconds())
+            turn.note_wait((case.next_at - now).total_seconds())
         if error := case.plan.error or case.error:
             turn.errors[name] = error
 

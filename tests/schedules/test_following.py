@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_options
 
 COUNT = 50
+BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 class World:
@@ -43,6 +43,8 @@ class World:
         self.taking = 0
         # Does each turn take as many as it may?
         self.has_many = False
+        # How long a question is under way to the server, and its answer back.
+        self.asking, self.answering = 0.0, 0.0
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(scheduler_module, "time", clock)
         monkeypatch.setattr(scheduler_module, "fire_due", self.fire)
@@ -59,7 +61,9 @@ class World:
 
     def fire(self, *, late: float, excluded: Collection[str], **options: Any) -> ScheduleTurn:
         """Be the table: one schedule."""
-        turn = ScheduleTurn()
+        turn = ScheduleTurn(asked_at=self.now)
+        self.now += self.asking
+        turn.read_at = BEGIN + timedelta(seconds=self.now)
         while self.next_at <= self.now - late:
             turn.taken = 1
             turn.is_full = self.has_many
@@ -67,6 +71,7 @@ class World:
             self.owners.append(self.taking)
             self.next_at += self.every
         turn.wait = self.next_at - self.now
+        self.now += self.answering
         return turn
 
     def run(self, seconds: float) -> None:
@@ -133,6 +138,19 @@ def test_one_that_starts_alone_is_on_time_from_the_beginning(
     assert max(later.lateness) < 0.1
 
 
+@pytest.mark.parametrize(("asking", "answering"), [(4.0, 0.0), (0.0, 4.0)])
+def test_an_occurrence_is_on_time_after_a_turn_in_which_the_server_stood_still(
+    monkeypatch: pytest.MonkeyPatch, asking: float, answering: float
+) -> None:
+    world = World(monkeypatch, count=1)
+    world.next_at = world.every = 10.0
+    world.asking, world.answering = asking, answering
+    world.run(1)
+    world.asking = world.answering = 0.0
+    world.run(30)
+    assert max(world.lateness) < 0.1
+
+
 def test_without_anything_due_soon_each_looks_twice_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,7 +204,7 @@ def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scheduler_module, "fire_due", fire)
     scheduler._take_turn()
     assert scheduler._take_turn() <= FIRST_BLOCKED
-    assert scheduler._expects_at == math.inf
+    assert scheduler._expects_at is None
     locked = Synced([], [], [], [], ["y"])
     monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: locked)
     other = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
@@ -194,8 +212,11 @@ def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", [0.0, 0.02])
+def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch, way: float) -> None:
+    """Wherever the server is."""
     world = World(monkeypatch)
+    world.asking = world.answering = way
     for scheduler in world.schedulers.values():
         scheduler._is_active = True
     world.run(60)
@@ -206,16 +227,15 @@ def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_full_turns_say_since_when_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
-    begin = datetime(2026, 5, 1, tzinfo=UTC)
     told = []
 
     def fire(*, since: datetime | None, **options: Any) -> ScheduleTurn:
         told.append(since)
         minutes = timedelta(minutes=len(told))
-        return ScheduleTurn(is_full=len(told) in (1, 2, 4), read_at=begin + minutes)
+        return ScheduleTurn(is_full=len(told) in (1, 2, 4), read_at=BEGIN + minutes)
 
     monkeypatch.setattr(scheduler_module, "fire_due", fire)
     for _ in range(5):
         scheduler._fire()
-    first, fourth = begin + timedelta(minutes=1), begin + timedelta(minutes=4)
+    first, fourth = BEGIN + timedelta(minutes=1), BEGIN + timedelta(minutes=4)
     assert told == [None, first, first, None, fourth]

@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import Error as DatabaseError
 from django.db import connections
@@ -84,8 +84,8 @@ class Scheduler(Role):
         self.put_off = PutOff()
         # How many schedules a turn takes.
         self._size = MAX_SCHEDULES
-        # When something is expected to be due, as far as the last turn has told.
-        self._expects_at = math.inf
+        # When something is expected to be due by the server's clock, as the last turn has told.
+        self._expects_at: datetime | None = None
         self._passed_over = FIRST_PASSED_OVER
         # When the first of the full turns in a row was.
         self._full_since: datetime | None = None
@@ -123,8 +123,11 @@ class Scheduler(Role):
         try:
             self._sync()
             self._retry_broken()
-            pause = min(self._fire(), self._check_planned())
+            pause = self._fire()
+            due_at = time.monotonic() + pause
+            pause = min(pause, self._check_planned())
             self._retire()
+            pause = min(pause, max(SHORTEST_PAUSE, due_at - time.monotonic()))
             pause = self._no_later_than_retries(pause)
         except Blocked as error:
             self._note_blocked(error)
@@ -189,7 +192,7 @@ class Scheduler(Role):
 
     def _fire(self) -> float:
         now = time.monotonic()
-        expects_some, self._expects_at = now >= self._expects_at, math.inf
+        expects_at, self._expects_at = self._expects_at, None
         late = 0.0 if self._is_early else LATE_SECONDS
         turn = fire_due(
             late=late,
@@ -206,6 +209,7 @@ class Scheduler(Role):
         self._note_clock(turn.read_at, asked_at=now)
         self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
+        expects_some = bool(expects_at and turn.read_at and turn.read_at >= expects_at)
         is_in_vain = expects_some and not turn.is_passed_over
         self._is_active = has_some or (self._is_active and not is_in_vain)
         self._may_be_alone = self._may_be_alone and not is_in_vain
@@ -227,7 +231,7 @@ class Scheduler(Role):
         elif self._is_early:
             # Another one may be taking it just now, or a person holds it for long.
             longest = self._passed_over
-            wait = longest if wait is None else wait
+            wait = math.inf if wait is None else wait
             self._passed_over = min(LAST_PASSED_OVER, 2 * longest)
         else:
             wait = 0.0
@@ -238,10 +242,11 @@ class Scheduler(Role):
             longest = min(longest, wait - CONNECT_SECONDS)
         if wait is None:
             return longest
-        if turn.is_passed_over or wait <= longest:
-            self._expects_at = time.monotonic() + min(wait, longest)
-        # A millisecond more, because a wait may end a little early.
-        return max(SHORTEST_PAUSE, min(wait + 0.001, longest))
+        if turn.read_at and (turn.is_passed_over or wait <= longest):
+            self._expects_at = turn.read_at + timedelta(seconds=min(wait, longest))
+        # The server has counted since it was asked, however late its answer came. A millisecond
+        # more, because a wait may end a little early.
+        return max(SHORTEST_PAUSE, min(turn.asked_at + wait + 0.001 - time.monotonic(), longest))
 
     def _check_planned(self) -> float:
         """Look at some schedules if it is time; return how soon there is more to do."""

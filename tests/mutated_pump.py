@@ -216,6 +216,13 @@ PUMP = (
         PLACES,
     ),
     (
+        "jobs that are locked when their worker is told of them",
+        f"{WORKER}upkeep/look.py",
+        "            self._gap = min(self._gap, APART_SECONDS)",
+        "            pass",
+        ("tests/worker/test_locked_lanes.py",),
+    ),
+    (
         "reads that are slow for long",
         f"{WORKER}claiming/pace.py",
         "min(self._factor * in_vain * counted, MOST_SECONDS)",

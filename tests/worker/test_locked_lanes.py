@@ -5,16 +5,19 @@ Jobs that a claim cannot take are not to get the slots that others could have.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 import pytest
+from django.db import connection
 
 from django_pgjobs.models import QueueSettings
-from tests.factories import count_jobs, make_job, make_jobs
+from django_pgjobs.queries.notifications import notify_workers
+from tests.factories import count_jobs, get_worker, make_job, make_jobs
 from tests.helpers import wait_until
-from tests.worker.support import ThreadedWorker
+from tests.worker.support import NEVER, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,3 +85,22 @@ def test_locked_jobs_of_a_limited_queue_do_not_hold_up_the_others_of_it(
         start_thread(concurrency=2)
         wait_until(lambda: count_jobs(status="successful") == 10)
     wait_until(lambda: count_jobs(status="successful") == 310)
+
+
+def test_a_job_that_was_locked_when_its_worker_was_told_of_it_is_not_left_to_the_poll(
+    start_thread: Start, open_connection: Open
+) -> None:
+    """Nobody tells when a row is unlocked."""
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    silent = open_connection()
+    silent.execute("SET session_replication_role = replica")  # no triggers
+    silent.execute("INSERT INTO pgjobs_job (task_path, args) VALUES (%s, '[1, 2]')", [ADD])
+    look = worker.runner.upkeep._duties.look
+    # As after having been told of all for long.
+    look._gap = NEVER
+    with locked(open_connection, "true"), connection.cursor() as cursor:
+        told_at = time.monotonic()
+        notify_workers(cursor, queue_names=["default"])
+        wait_until(lambda: look._looked_at > told_at and worker.runner.pump.outlook.is_idle)
+    wait_until(lambda: count_jobs(status="successful") == 1)

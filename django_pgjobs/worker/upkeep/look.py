@@ -2,9 +2,9 @@
 
 A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
 poll interval: a transaction that was open at the last look is met after at most as long again as it
-lasted. A find lets the gaps begin anew, except while every new job is notified: then only
-transactions that began before are still to be met. Looks that have become slow are made so rarely
-that they take a tenth of the time.
+lasted. A find lets the gaps begin anew. While every new job is notified only one of jobs without
+keys does that are still there after all: somebody may have locked them for a moment. Looks that
+have become slow are made so rarely that they take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ LISTEN_AFTER_SECONDS = 0.15
 TOKEN_LOOK_SECONDS = 0.02
 # At least so far apart are looks after claims that found jobs, while every new job is notified:
 # what such a look is for is rare then (jobs with keys, due times, rows that somebody had locked).
+# As long is the first gap after one that finds what claims have left.
 APART_SECONDS = 0.025
 # How often a worker looks if its pump knows where jobs are, or has room of one kind only.
 BUSY_LOOK_SECONDS = 1.0
@@ -100,6 +101,8 @@ class Look(Duty):
         self._looked_at = -math.inf
         self._allowed_at = 0.0
         self._pace = Pace(PAUSE_FACTOR)
+        # Has it heard of jobs, or has the pump claimed some, since the last look?
+        self._has_news = False
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
         self._missing_limits = MissingLimits(state.name)
@@ -116,6 +119,7 @@ class Look(Duty):
         """Look at once if nothing is known, and often after that unless all news is told."""
         self._begin_gaps()
         self._due = 0.0
+        self._has_news = True
 
     def look_by(self, time: float) -> None:
         """Look at *time* at the latest."""
@@ -184,6 +188,11 @@ class Look(Duty):
         self._allowed_at = now + self._pace.pause_after(seconds)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
+            self._has_news = True
+        if self._has_news and any(lane.queue_name not in listing.limited for lane in listing.lanes):
+            # Claims may pass their jobs over: nobody tells when a row is unlocked.
+            self._gap = min(self._gap, APART_SECONDS)
+        self._has_news = False
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
         token_wait = found.token_wait(listing)

@@ -50,7 +50,7 @@ class Asked:
         """Read a request; raise Problem."""
         fields = request.fields()
         max_jobs = fields.integer("max_jobs", 1, MOST_JOBS, default=1)
-        wait = fields.number("wait", 0, MOST_SECONDS, default=0.0)
+        wait = fields.seconds("wait", 0, MOST_SECONDS, default=0.0)
         sealed = fields.texts("held", default=None, max_items=MAX_NAMED, max_length=MAX_LENGTH)
         fields.check()
         held = None

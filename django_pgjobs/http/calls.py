@@ -148,14 +148,14 @@ def _read_url_or_call(fields: Fields, access: Access) -> Call | None:
 
 def _read_options(fields: Fields) -> dict[str, Any]:
     """Return the options of a job that a client may give, None for those that it does not."""
-    seconds = fields.number("delay", 0, LONGEST_SECONDS, default=None)
-    expires_in = fields.number("expires_in", 0, LONGEST_SECONDS, default=None)
+    seconds = fields.seconds("delay", 0, LONGEST_SECONDS, default=None)
+    expires_in = fields.seconds("expires_in", 0, LONGEST_SECONDS, default=None)
     return {
         "queue_name": fields.text("queue", default=None, max_length=MAX_QUEUE_NAME),
         "priority": fields.integer("priority", -100, 100, default=None),
         "run_after": _moment(fields, "run_after", "delay", seconds),
         "max_attempts": fields.integer("max_attempts", 1, LARGEST, default=None),
-        "timeout": fields.number("timeout", 0.001, LONGEST_SECONDS, default=None),
+        "timeout": fields.seconds("timeout", 0.001, LONGEST_SECONDS, default=None),
         "correlation_id": fields.text(
             "correlation_id", default=None, min_length=0, max_length=MAX_CORRELATION_ID_BYTES
         ),

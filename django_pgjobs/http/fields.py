@@ -157,18 +157,30 @@ class Fields:
     def number(self, name: str, low: float, high: float) -> float: ...
     @overload
     def number(
-        self, name: str, low: float, high: float, *, default: Default
+        self, name: str, low: float, high: float, *, default: Default, what: str = ...
     ) -> float | Default: ...
-    def number(self, name: str, low: float, high: float, *, default: object = REQUIRED) -> object:
+    def number(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        *,
+        default: object = REQUIRED,
+        what: str = "a number",
+    ) -> object:
         """Return a number from *low* to *high*."""
         is_there, value = self._given(name, default, low)
         if not is_there:
             return value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not low <= value <= high or not math.isfinite(value):
-            self.refuse(name, f"expected a number from {low:g} to {high:g}")
+            self.refuse(name, f"expected {what} from {low:.10g} to {high:.10g}")
             return low
         return float(value)
+
+    def seconds(self, name: str, low: float, high: float, *, default: Default) -> float | Default:
+        """Return a length of time, from *low* to *high* seconds."""
+        return self.number(name, low, high, default=default, what="a number of seconds")
 
     @overload
     def flag(self, name: str) -> bool: ...

@@ -94,7 +94,7 @@ def failure_of(fields: Fields) -> RemoteFailure:
     message = error.text("message", default="", min_length=0, max_length=ANY_LENGTH)
     trace = error.text("traceback", default="", min_length=0, max_length=ANY_LENGTH)
     retries = fields.flag("retry", default=None)
-    after = fields.number("retry_after", 0, LONGEST_DELAY_SECONDS, default=None)
+    after = fields.seconds("retry_after", 0, LONGEST_DELAY_SECONDS, default=None)
     if retries is False and after is not None:
         fields.refuse("retry_after", "retry is false")
     steering: Retry | Discard | None = None

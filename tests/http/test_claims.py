@@ -15,6 +15,7 @@ from django_pgjobs.models import Token
 from tests.factories import get_job, get_worker, make_token
 from tests.http import tasks
 from tests.http.support import Api, problem_of
+from tests.http.trees import errors_of
 from tests.http.workers import Remote, body_of
 
 
@@ -135,6 +136,19 @@ def test_a_job_is_released_for_later_and_does_not_count(api: Api) -> None:
     job = get_job(job_id)
     assert (job.status, job.attempts, job.note) == ("ready", 0, "snoozed: no disk")
     assert job.due_at is not None
+
+
+def test_a_worker_is_told_that_lengths_of_time_are_in_seconds(api: Api) -> None:
+    tasks.resize.enqueue(1)
+    worker = Remote(api)
+    [given] = worker.claim()
+    error = {"error": {"type": "E"}}
+    for route, body, field in (
+        ("release", {"delay": "5m"}, "/delay"),
+        ("failure", {**error, "retry_after": "5m"}, "/retry_after"),
+    ):
+        said = errors_of(worker.say(given, route, body))
+        assert said[field].startswith("expected a number of seconds from 0 to ")
 
 
 def test_only_remote_tasks_of_token_and_worker_are_given(api: Api) -> None:

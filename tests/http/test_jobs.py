@@ -105,6 +105,14 @@ def test_what_is_wrong_is_named_and_nothing_is_enqueued(api: Api, body: Any, poi
     assert not Job.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("field", "low"), [("delay", "0"), ("expires_in", "0"), ("timeout", "0.001")]
+)
+def test_a_length_of_time_is_said_to_be_in_seconds(api: Api, field: str, low: str) -> None:
+    said = errors_of(api.post("jobs", {"task": ADD, "args": [1, 2], field: "5m"}))
+    assert said[f"/{field}"].startswith(f"expected a number of seconds from {low} to ")
+
+
 @pytest.mark.parametrize(("args", "wrong"), [([1], {"/kwargs"}), ("1", {"/args", "/kwargs"})])
 def test_arguments_of_a_wrong_type_are_not_called_missing(
     api: Api, args: Any, wrong: set[str]

@@ -46,7 +46,7 @@ def put_failure(request: ApiRequest, assignment: str) -> Reply:
 def release(request: ApiRequest, assignment: str) -> Reply:
     """The job goes back; the attempt does not count."""
     fields = request.fields()
-    delay = fields.number("delay", 0, LONGEST_DELAY_SECONDS, default=None)
+    delay = fields.seconds("delay", 0, LONGEST_DELAY_SECONDS, default=None)
     note = fields.text("note", default="", min_length=0, max_length=MAX_NOTE)
     fields.check()
     return _store(request, Told(assignment, Release(delay, note)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs import workflow
 from django_pgjobs.control.explain import explain
+from django_pgjobs.models import Batch
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 
 pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
 
 
 def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
@@ -41,6 +45,32 @@ def test_the_page_of_a_job_that_failed_says_what_was_not_run(admin_client: Clien
     for job_id, is_said in ((failing, True), (fine, False)):
         page = admin_client.get(reverse("admin:pgjobs_job_change", args=[job_id]))
         assert (f"is not run: #{gather.pk}." in page.content.decode()) is is_said
+
+
+def test_a_finished_job_says_which_batches_of_its_workflow_are_not_sealed() -> None:
+    with workflow("open", seal=False) as flow:
+        part, other = flow.batch("part"), flow.batch("other")
+        job_id = part.add(tasks.add.s(1, 1))[0]
+        flow.join(part, other).gather(tasks.echo.s())
+    run_jobs()
+    finished, unsealed = explain(job_id).reasons
+    assert (finished.code, unsealed.code, unsealed.refs) == ("finished", "unsealed", ())
+    assert f"jobs come to #{flow.pk}, #{part.pk}, #{other.pk} (not sealed)." in str(unsealed)
+    assert f"Call Batch.objects.get(pk={flow.pk}).seal()" in str(unsealed)
+    flow.seal()
+    part.seal()
+    assert f"to #{other.pk} (not sealed). Call" in str(explain(job_id).reasons[1])
+    other.seal()
+    run_jobs()
+    assert [reason.code for reason in explain(job_id).reasons] == ["finished"]
+
+
+def test_a_finished_job_says_nothing_of_parts_that_are_sealed_by_themselves() -> None:
+    with workflow("by itself") as flow:
+        job_id = flow.add(tasks.forget_part.s(), tasks.add.using(run_after=HOUR).s(1, 1))[0]
+    run_jobs(at_once=False)
+    assert Batch.objects.get(name="forgotten").sealed_at is None
+    assert [reason.code for reason in explain(job_id).reasons] == ["finished"]
 
 
 def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:

@@ -34,6 +34,7 @@ from django_pgjobs.values.moments import duration_in_words, moment_in_words
 
 MAX_NAMED = 10  # jobs and workers
 MAX_COUNTED = 1_000  # jobs before one
+MAX_BATCHES = 10_000  # of its workflow that are looked at
 # How the note of a job that was given back begins, and what that means.
 NOTES = {
     "retry after": "retry",
@@ -62,7 +63,7 @@ def explain(job: Any) -> Explanation:
                 "is over."
             )
         if facts.status in FINISHED:
-            reasons = (_finished(facts), *_not_run(cursor, facts))
+            reasons = (_finished(facts), *_of_workflow(cursor, facts))
             return Explanation(job_id, facts.status, False, reasons)
         if facts.status == JobStatus.RUNNING:
             return Explanation(job_id, facts.status, False, tuple(_running(cursor, facts)))
@@ -87,8 +88,22 @@ def _finished(job: JobFacts) -> Reason:
     return Reason("finished", text)
 
 
+def _of_workflow(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
+    """Yield why what follows in its workflow does not run; *refs* would be ids of jobs."""
+    yield from _not_run(cursor, job)
+    found = queries.list_unsealed(cursor, job.id, max_looked_at=MAX_BATCHES, max_batches=MAX_NAMED)
+    if found:
+        text = _(
+            "Its workflow has not ended, and what follows waits: nobody has said that no more jobs "
+            "come to %(batches)s (not sealed). Call Batch.objects.get(pk=%(first)s).seal(), or "
+            "press Seal on the page of the batch."
+        )
+        named = ", ".join(f"#{batch_id}" for batch_id in found)
+        yield Reason("unsealed", text % {"batches": named, "first": found[0]})
+
+
 def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
-    """Yield what of its workflow was not run for its sake; *refs* would be ids of jobs."""
+    """Yield what was not run for the job's sake."""
     if job.status == JobStatus.SUCCESSFUL:
         return
     found = queries.list_not_run(cursor, job.id, max_batches=MAX_NAMED)

@@ -173,6 +173,14 @@ def list_not_run(cursor: Cursor, job_id: int, *, max_batches: int) -> list[int]:
     return [batch_id for (batch_id,) in fetch(cursor, "list_not_run", params)]
 
 
+def list_unsealed(
+    cursor: Cursor, job_id: int, *, max_looked_at: int, max_batches: int
+) -> list[int]:
+    """Return the batches of a finished job's workflow that nobody has sealed."""
+    params = {"id": job_id, "max_looked_at": max_looked_at, "max_batches": max_batches}
+    return [batch_id for (batch_id,) in fetch(cursor, "list_unsealed", params)]
+
+
 def count_before(cursor: Cursor, job_id: int, *, max_jobs: int) -> tuple[int, bool]:
     """Return how many jobs go before one, and whether there are more than *max_jobs*."""
     [(jobs, has_more)] = fetch(cursor, "explain_place", {"id": job_id, "max_jobs": max_jobs})

@@ -32,7 +32,10 @@ moved AS (
         -- Of a start that is not to come.
         note = ''
     FROM leaving
-    WHERE job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
+    WHERE
+        -- Again, for the index: as a join alone it might read all jobs.
+        job.id = ANY (ARRAY(SELECT leaving.id FROM leaving))
+        AND job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
     RETURNING
         job.id, leaving.status, job.batch_id, job.queue_name, job.task_path, {job.key_told}
 ),
@@ -48,7 +51,9 @@ asked AS (
             = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     FROM leaving
-    WHERE job.id = leaving.id AND leaving.status = 'running' AND job.status IN ('ready', 'running')
+    WHERE
+        job.id = ANY (ARRAY(SELECT leaving.id FROM leaving))
+        AND job.id = leaving.id AND leaving.status = 'running' AND job.status IN ('ready', 'running')
     RETURNING job.id, leaving.status, job.batch_id
 ),
 cancelled AS (

@@ -14,7 +14,9 @@ WHERE
             FROM pgjobs_job_finished AS old
             WHERE
                 old.id = ANY (%(ids)s::bigint[])
-                AND old.status IN ('successful', 'failed', 'cancelled')
+                -- Not IN, here and below: by that the planner may take the index of ends, and read
+                -- all of it.
+                AND old.status <> 'ready' AND old.status <> 'running'
                 AND (
                     SELECT root.id
                     FROM pgjobs_batch AS batch
@@ -27,5 +29,5 @@ WHERE
             FOR UPDATE SKIP LOCKED
         )
     )
-    AND job.status IN ('successful', 'failed', 'cancelled')
+    AND job.status <> 'ready' AND job.status <> 'running'
 RETURNING job.id

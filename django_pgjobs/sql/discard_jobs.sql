@@ -14,7 +14,10 @@ WITH waiting AS MATERIALIZED (
 failed AS MATERIALIZED (
     SELECT job.id, job.status
     FROM pgjobs_job_finished AS job
-    WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'failed'
+    -- Not '=': by that the planner may take the index of ends, and read all that failed.
+    WHERE
+        job.id = ANY (%(ids)s::bigint[])
+        AND job.status <> 'successful' AND job.status <> 'cancelled'
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
 ),
@@ -26,13 +29,18 @@ ended AS (
         cancel_requested_at = statement_timestamp(),
         note = %(note)s::text
     FROM leaving
-    WHERE job.id = leaving.id AND job.status = 'ready'
+    WHERE
+        -- Again, for the index: as a join alone it might read all jobs.
+        job.id = ANY (ARRAY(SELECT leaving.id FROM leaving))
+        AND job.id = leaving.id AND job.status = 'ready'
     RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path, {job.key_told}
 ),
 given_up AS (
     UPDATE pgjobs_job_finished AS job
     SET status = 'cancelled', note = %(note)s::text
-    WHERE job.id = ANY (ARRAY(SELECT failed.id FROM failed)) AND job.status = 'failed'
+    WHERE
+        job.id = ANY (ARRAY(SELECT failed.id FROM failed))
+        AND job.status <> 'successful' AND job.status <> 'cancelled'
     RETURNING job.id, job.batch_id
 ),
 noted AS (

@@ -44,5 +44,11 @@ SELECT
         WHERE queue.queue_name = job.queue_name AND queue.max_running IS NOT NULL
     )::text
 FROM pgjobs_job AS job
-LEFT JOIN pgjobs_worker AS worker ON worker.id = job.worker_id AND job.status = 'running'
+-- As a join it might read all jobs.
+LEFT JOIN LATERAL (
+    SELECT holder.name, holder.ended_at, holder.lease_expires_at
+    FROM pgjobs_worker AS holder
+    WHERE holder.id = job.worker_id AND job.status = 'running'
+    OFFSET 0
+) AS worker ON TRUE
 WHERE job.id = %(id)s::bigint

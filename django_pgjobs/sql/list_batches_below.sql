@@ -4,14 +4,20 @@
 -- Locks: none
 -- Index: pgjobs_batch_parent, pgjobs_batch_edge_pkey
 SELECT batch.id
-FROM pgjobs_batch AS batch
+FROM (
+    -- Sorted outside: for the order the planner might read all batches.
+    SELECT below.id, below.follows
+    FROM pgjobs_batch AS below
+    WHERE below.parent_id = %(parent_id)s::bigint
+    OFFSET 0
+) AS batch
 WHERE
-    batch.parent_id = %(parent_id)s::bigint
-    AND batch.follows IS NOT DISTINCT FROM %(follows)s::text
+    batch.follows IS NOT DISTINCT FROM %(follows)s::text
     AND ARRAY(
         SELECT edge.waits_for
         FROM pgjobs_batch_edge AS edge
-        WHERE edge.batch_id = batch.id
-        ORDER BY edge.waits_for
+        -- In an order that the primary key alone has.
+        WHERE edge.batch_id >= batch.id AND edge.batch_id <= batch.id
+        ORDER BY edge.batch_id, edge.waits_for
     ) OPERATOR(pg_catalog.=) %(waits_for)s::bigint[]
 ORDER BY batch.id

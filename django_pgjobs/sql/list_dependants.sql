@@ -9,8 +9,17 @@ WITH RECURSIVE reached (id) AS (
     UNION
     SELECT dependency.job_id
     FROM reached
-    JOIN pgjobs_dependency AS dependency
-        ON dependency.predecessor_id = reached.id AND dependency.after_failure = 'cancel'
+    -- As a join it might read all dependencies, for each step.
+    CROSS JOIN LATERAL (
+        SELECT edge.job_id
+        FROM pgjobs_dependency AS edge
+        -- In an order that one index alone has.
+        WHERE
+            edge.predecessor_id >= reached.id AND edge.predecessor_id <= reached.id
+            AND edge.after_failure = 'cancel'
+        ORDER BY edge.predecessor_id, edge.job_id
+        OFFSET 0
+    ) AS dependency
 )
 SELECT reached.id
 FROM reached

@@ -11,7 +11,8 @@ WITH RECURSIVE above AS (
         batch.id = (
             SELECT job.batch_id
             FROM pgjobs_job_finished AS job
-            WHERE job.id = %(id)s::bigint AND job.status IN ('failed', 'cancelled')
+            -- Not IN: by that the planner may take the index of ends, and read all of it.
+            WHERE job.id = %(id)s::bigint AND job.status <> 'successful'
         )
     UNION ALL
     SELECT owner.id, owner.parent_id, owner.follows
@@ -22,13 +23,26 @@ WITH RECURSIVE above AS (
 behind AS (
     SELECT follower.id, follower.follows
     FROM above
-    INNER JOIN pgjobs_batch_edge AS edge ON edge.waits_for = above.id
+    -- As joins these might read all batches, for each step.
+    CROSS JOIN LATERAL (
+        SELECT one.batch_id
+        FROM pgjobs_batch_edge AS one
+        WHERE one.waits_for >= above.id AND one.waits_for <= above.id
+        ORDER BY one.waits_for
+        OFFSET 0
+    ) AS edge
     INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id
     WHERE {follower.lacks_success}
     UNION
     SELECT follower.id, follower.follows
     FROM behind
-    INNER JOIN pgjobs_batch_edge AS edge ON edge.waits_for = behind.id
+    CROSS JOIN LATERAL (
+        SELECT one.batch_id
+        FROM pgjobs_batch_edge AS one
+        WHERE one.waits_for >= behind.id AND one.waits_for <= behind.id
+        ORDER BY one.waits_for
+        OFFSET 0
+    ) AS edge
     INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id
     WHERE {follower.lacks_success}
 )

@@ -20,10 +20,16 @@ WITH RECURSIVE tree AS (
     CROSS JOIN LATERAL (
         SELECT
             batch.id, batch.parent_id, batch.jobs, batch.successful, batch.failed, batch.cancelled
-        FROM pgjobs_batch AS batch
-        WHERE
-            batch.parent_id = tree.id
-            AND (tree.depth > 0 OR batch.id > %(behind)s::bigint)
+        FROM (
+            -- Sorted outside: for the order the planner might read all batches.
+            SELECT
+                below.id, below.parent_id, below.jobs, below.successful, below.failed,
+                below.cancelled
+            FROM pgjobs_batch AS below
+            WHERE below.parent_id = tree.id
+            OFFSET 0
+        ) AS batch
+        WHERE tree.depth > 0 OR batch.id > %(behind)s::bigint
         ORDER BY batch.id
         LIMIT %(max_children)s::integer
     ) AS child
@@ -35,8 +41,9 @@ SELECT
     ARRAY(
         SELECT edge.waits_for
         FROM pgjobs_batch_edge AS edge
-        WHERE edge.batch_id = below.id
-        ORDER BY edge.waits_for
+        -- In an order that the primary key alone has.
+        WHERE edge.batch_id >= below.id AND edge.batch_id <= below.id
+        ORDER BY edge.batch_id, edge.waits_for
         LIMIT %(max_named)s::integer
     )
 FROM (

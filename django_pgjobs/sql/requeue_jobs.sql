@@ -24,7 +24,9 @@ WITH held AS MATERIALIZED (
                 FROM pgjobs_job_finished AS job
                 WHERE
                     job.id = ANY (%(ids)s::bigint[])
-                    AND job.status IN ('successful', 'failed', 'cancelled')
+                    -- Not IN, here and below: by that the planner may take the index of ends, and
+                    -- read all of it.
+                    AND job.status <> 'ready' AND job.status <> 'running'
                 OFFSET 0
             ) AS asked
             CROSS JOIN LATERAL (
@@ -53,13 +55,15 @@ taken AS MATERIALIZED (
     FROM pgjobs_job_finished AS job
     WHERE
         job.id = ANY (%(ids)s::bigint[])
-        AND job.status IN ('successful', 'failed', 'cancelled')
-        AND job.status = ANY (%(statuses)s::text[])
-        AND NOT EXISTS (
-            SELECT
+        AND job.status <> 'ready' AND job.status <> 'running'
+        AND array_position(%(statuses)s::text[], job.status) IS NOT NULL
+        -- As an EXISTS the planner might read all batches.
+        AND (
+            SELECT batch.id
             FROM pgjobs_batch AS batch
             WHERE batch.id = job.batch_id AND batch.root_id NOT IN (SELECT held.id FROM held)
-        )
+            LIMIT 1
+        ) IS NULL
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
 ),
@@ -94,7 +98,7 @@ gone AS (
     DELETE FROM pgjobs_job_finished AS job
     WHERE
         job.id = ANY (ARRAY(SELECT moved.id FROM moved))
-        AND job.status IN ('successful', 'failed', 'cancelled')
+        AND job.status <> 'ready' AND job.status <> 'running'
 ),
 noted AS (
     INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled, reopens)

@@ -72,5 +72,8 @@ SET
         ELSE job.note
     END
 FROM relief
-WHERE job.id = relief.id AND job.status = 'ready'
+WHERE
+    -- Again, for the index: as a join alone it might read all jobs.
+    job.id = ANY (ARRAY(SELECT relief.id FROM relief))
+    AND job.id = relief.id AND job.status = 'ready'
 RETURNING job.id, job.queue_name

@@ -1,0 +1,101 @@
+"""Who asks of few jobs or batches on Django's connections reads few, whatever the planner knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from django_pgjobs.queries.cursor import fetch
+from tests.factories import make_batch, make_jobs
+from tests.planner import KNOWN, forget, rows_read
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+OTHERS = 20_000
+JOBS = ["pgjobs_job_live", "pgjobs_job_finished"]
+BATCHES = ["pgjobs_batch", "pgjobs_batch_edge"]
+TABLES = [*JOBS, *BATCHES, "pgjobs_dependency"]
+FILLS = (
+    """
+    INSERT INTO pgjobs_batch (
+        id, root_id, parent_id, flow_id, sealed_at, completed_at, tree_completed_at
+    )
+    SELECT n, n - n %% 10, NULLIF(n - n %% 10, n), n, now(), now(), now()
+    FROM generate_series(100000, 99999 + %s) AS n
+    """,
+    """
+    INSERT INTO pgjobs_batch_edge (batch_id, waits_for)
+    SELECT n, n - 1 FROM generate_series(100000, 99999 + %s) AS n WHERE n %% 10 > 1
+    """,
+    """
+    INSERT INTO pgjobs_job (task_path, queue_name, batch_id, status, finished_at)
+    SELECT
+        'shop.tasks.send', 'queue', CASE WHEN kind.status <> 'ready' THEN 99999 + n END,
+        kind.status, kind.finished_at
+    FROM generate_series(1, %s) AS n
+    CROSS JOIN (
+        VALUES ('ready', NULL), ('failed', now()), ('cancelled', now()), ('successful', now())
+    ) AS kind (status, finished_at)
+    """,
+    """
+    INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
+    SELECT n, n + 1, 'cancel' FROM generate_series(900000, 899999 + %s) AS n
+    """,
+)
+AT_ONCE = {"run_after": None, "delay": None, "spread": 0.0}
+STATEMENTS: dict[str, dict[str, Any]] = {
+    "cancel_jobs": {"max_dependencies": 100},
+    "discard_jobs": {"note": "", "max_dependencies": 100},
+    "requeue_jobs": {**AT_ONCE, "statuses": ["failed", "cancelled"], "note": ""},
+    "reschedule_jobs": AT_ONCE,
+    "delete_jobs": {},
+    "check_dependencies": {},
+    "list_dependants": {"max_jobs": 100},
+    "find_deleting_root": {},
+    "explain_job": {"max_named": 10},
+    "list_not_run": {"max_batches": 10},
+    "list_batches_below": {"follows": None},
+    "list_tree": {"behind": 0, "max_children": 10, "max_batches": 10, "max_named": 10},
+    "describe_batch": {"max_named": 10, "max_counted": 10},
+}
+
+
+@pytest.mark.parametrize("jobs", [1, 5])
+@pytest.mark.parametrize("known", [*KNOWN, "all"])
+def test_no_others_are_read(known: str, jobs: int) -> None:
+    owner = make_batch(tree_completed_at="now")
+    before = make_batch(parent_id=owner)
+    batch = make_batch(parent_id=owner)
+    finished = make_jobs(jobs, batch_id=batch, status="failed")
+    waiting = make_jobs(jobs)
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO pgjobs_batch_edge VALUES (%s, %s)", [batch, before])
+        for text in FILLS:
+            cursor.execute(text, [OTHERS])
+        know(cursor, known)
+        params = {"id": finished[0], "job_id": finished[0], "ids": finished + waiting}
+        params |= {"batch_id": batch, "parent_id": owner, "waits_for": [before]}
+        read = {name: read_by(cursor, name, params | more) for name, more in STATEMENTS.items()}
+    assert {name: rows for name, rows in read.items() if rows > 50 * jobs} == {}
+
+
+def know(cursor: Any, known: str) -> None:
+    cursor.execute(f"ANALYZE {', '.join(TABLES)}")
+    if known in KNOWN:
+        # Of few rows in many pages the planner takes each index for as long as the table.
+        forget(
+            cursor,
+            known,
+            [*JOBS, "pgjobs_batch", "pgjobs_dependency"] if known == "empty" else JOBS,
+        )
+
+
+def read_by(cursor: Any, name: str, params: dict[str, Any]) -> int:
+    """Return how many rows a statement reads; what it changes is taken back."""
+    before = sum(rows_read(cursor, table) for table in TABLES)
+    with transaction.atomic():
+        fetch(cursor, name, params)
+        transaction.set_rollback(True)
+    return sum(rows_read(cursor, table) for table in TABLES) - before

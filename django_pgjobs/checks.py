@@ -17,7 +17,6 @@ from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_problems, get_conf
 from django_pgjobs.declaring.backends import find_backend_problems
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.declaring.registry import (
     IMPORT_ERRORS,
     BrokenModule,
@@ -198,7 +197,7 @@ def _hook_problems(path: str) -> Iterator[str]:
         yield from problems
         return
     hook = getattr(load_module(module_name), name, None)
-    if not is_function(hook):
+    if not callable(hook):
         yield f"is nothing that can be called, but {hook!r:.80}."
     elif inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
         yield "is asynchronous: what it returns would be true for everybody."

@@ -23,7 +23,6 @@ from django.db import connections, transaction
 
 from django_pgjobs.context import current_job
 from django_pgjobs.declaring.calls import Call
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.exceptions import DuplicateWorkflow
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import Asking
@@ -212,7 +211,7 @@ async def aworkflow(
     *fill* is called with it inside the block, in a thread, because a transaction is open there. It
     is a plain function that calls `add`, `each` and so on.
     """
-    if not is_function(fill):
+    if not callable(fill):
         said = f"expected fill to be a plain function that takes the batch, got {fill!r:.80}."
         raise TypeError(said)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.template import Context, Template
 
 from django_pgjobs import (
     CurrentJob,
@@ -196,36 +195,6 @@ def test_a_chain_takes_no_list(calls: Any) -> None:
     assert said.endswith(". Give the calls of a list with a star: *calls.")
     with workflow("sums") as sums:
         assert bad(sums.add, calls) == said
-
-
-def test_a_task_is_not_called() -> None:
-    call: Any = add
-    assert bad(call, 1, 2) == (
-        f"{ADD} is a task, which cannot be called. Write .enqueue(...), so that a worker runs it, "
-        "or .call(...), which runs the function here and now."
-    )
-
-
-def test_a_call_is_not_called() -> None:
-    call: Any = add.s(1, 2)
-    assert bad(call) == (
-        "task.s(...) cannot be called. Write task.enqueue(...) with the arguments, or "
-        "group([call])."
-    )
-
-
-@pytest.mark.parametrize("given", [add, add.s(1, 2)], ids=["task", "call"])
-def test_a_task_is_no_function_of_an_option(given: Any) -> None:
-    for option in ("unique_key", "concurrency_key", "rate_limit", "backoff", "merge"):
-        with pytest.raises(InvalidTask, match=f"expected .*{option}"):
-            declare(**{option: given})(plain)
-
-
-def test_a_template_shows_a_task() -> None:
-    shown = Template("{{ task.module_path }} {{ call.args }}").render(
-        Context({"task": add, "call": add.s(1, 2)})
-    )
-    assert shown == f"{ADD} (1, 2)"
 
 
 @pytest.mark.parametrize(

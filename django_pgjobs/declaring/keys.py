@@ -18,7 +18,6 @@ from string import Formatter
 from typing import Any
 
 from django_pgjobs.compat import normalize_json
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.declaring.redaction import MASK, is_secret
 from django_pgjobs.declaring.signatures import NAMELESS
 from django_pgjobs.values.payload import is_storable
@@ -53,7 +52,7 @@ def parse_template(template: str) -> tuple[tuple[str, str | None], ...]:
 
 def find_key_problems(option: str, key: object, names: Collection[str]) -> Iterator[str]:
     """Yield what is wrong with *key* as the option of a task with these argument names."""
-    if is_function(key):
+    if callable(key):
         return
     if not isinstance(key, str) or not is_storable(key) or not key or "\n" in key:
         yield (

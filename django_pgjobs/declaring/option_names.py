@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 # Each is of one enqueue, so only .using() takes it.
 OF_JOBS = ("run_after", "after", "after_failure", "subject")
@@ -88,15 +88,6 @@ class TaskNames:
         def __getattr__(self, name: str) -> Any:
             return _attribute_of(self, name, OF_TASKS)
 
-        # Templates call what they show if it can be called.
-        do_not_call_in_templates = True
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            raise TypeError(
-                f"{self.module_path} is a task, which cannot be called. Write .enqueue(...), so "
-                "that a worker runs it, or .call(...), which runs the function here and now."
-            )
-
 
 class ResultNames:
     """A result, which says what it calls a method of others."""
@@ -119,11 +110,6 @@ class CallNames:
         def __getattr__(self, name: str) -> Any:
             return _attribute_of(self, name, OF_CALLS)
 
-        do_not_call_in_templates = True
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            raise TypeError(f"task.s(...) cannot be called. Write {ENQUEUED_BY}.")
-
 
 class BatchNames:
     """A batch, which says what it calls a method of others."""
@@ -132,11 +118,6 @@ class BatchNames:
 
         def __getattr__(self, name: str) -> Any:
             return _attribute_of(self, name, OF_BATCHES)
-
-
-def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
-    """Can *value* be called? Tasks and calls only say that they cannot."""
-    return callable(value) and not isinstance(value, TaskNames | CallNames)
 
 
 def _attribute_of(holder: object, name: str, known: dict[str, str]) -> Any:

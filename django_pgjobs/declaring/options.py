@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgjobs.declaring.keys import find_key_problems
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
 from django_pgjobs.values.payload import shorten
@@ -55,7 +54,7 @@ def find_function_problems(function: Any) -> Iterator[str]:
         )
         return
     said = f"expected a module-level function, got {shorten(repr(function))}."
-    is_option = not is_function(function)
+    is_option = not callable(function)
     yield f"{said} Options have names, as in @task(queue_name='mail')." if is_option else said
 
 
@@ -104,7 +103,7 @@ def _find_unique_problems(task: Any) -> Iterator[str]:
     if task.unique_until is not None and task.unique_until not in UNTIL:
         yield f"expected unique_until to be one of {UNTIL}, got {task.unique_until!r}."
     merge = task.merge
-    if merge is not None and not is_function(merge) and merge not in MERGES and not is_path(merge):
+    if merge is not None and not callable(merge) and merge not in MERGES and not is_path(merge):
         yield (
             f"expected merge to be one of {MERGES}, a function or the dotted path of one, got "
             f"{merge!r}."

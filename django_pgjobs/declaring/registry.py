@@ -24,7 +24,6 @@ from django.utils.module_loading import module_has_submodule
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.compat import Task as DjangoTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.exceptions import UnknownTask
 
 _found: dict[str, AnyTask] = {}
@@ -220,7 +219,7 @@ def find_function(path: str) -> Any:
     """
     module_name, _, name = path.rpartition(".")
     found = getattr(load_module(module_name), name, None)
-    if not is_function(found):
+    if not callable(found):
         raise TypeError(f"expected {path!r} to be the path of a function, got {found!r}.")
     return found
 

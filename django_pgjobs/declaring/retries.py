@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.exceptions import seconds_or_none
 
 # The longest delay, a year: a longer one is a mistake in a formula.
@@ -73,7 +72,7 @@ DEFAULT_BACKOFF = Exponential()
 
 def check_backoff(backoff: object) -> None:
     """Raise ValueError or TypeError, saying what was expected, if *backoff* is not usable."""
-    if isinstance(backoff, Exponential) or (is_function(backoff) and not isinstance(backoff, type)):
+    if isinstance(backoff, Exponential) or (callable(backoff) and not isinstance(backoff, type)):
         return
     if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
         raise TypeError(

@@ -10,7 +10,6 @@ from django.db import connections
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_enqueued
 from django_pgjobs.declaring.keys import Key, render_key
-from django_pgjobs.declaring.option_names import is_function
 from django_pgjobs.declaring.signatures import named_arguments
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import dependencies, merging
@@ -48,7 +47,7 @@ def once_of(dedupe_key: Key | None, on_conflict: OnConflict) -> Once | None:
         raise ValueError(f"expected on_conflict to be 'raise' or 'return', got {on_conflict!r}.")
     if dedupe_key is None:
         return None
-    if not isinstance(dedupe_key, str) and not is_function(dedupe_key):
+    if not isinstance(dedupe_key, str) and not callable(dedupe_key):
         raise TypeError(
             "expected dedupe_key to be a template such as 'order:{order_id}' or a function of the "
             f"arguments, got {dedupe_key!r}."

@@ -16,33 +16,20 @@ SELECT
     batch.jobs - batch.successful - batch.failed - batch.cancelled, batch.follows IS NOT NULL,
     ARRAY(
         SELECT predecessor.id
-        FROM (
-            -- In an order that the primary key alone has.
-            SELECT one.batch_id, one.waits_for
-            FROM pgjobs_batch_edge AS one
-            WHERE one.batch_id >= batch.id AND one.batch_id <= batch.id
-            ORDER BY one.batch_id, one.waits_for
-            OFFSET 0
-        ) AS edge
+        FROM pgjobs_batch_edge AS edge
         CROSS JOIN LATERAL (
             SELECT followed.id
             FROM pgjobs_batch AS followed
             WHERE followed.id = edge.waits_for AND followed.completed_at IS NULL
             OFFSET 0
         ) AS predecessor
+        WHERE edge.batch_id = batch.id
         ORDER BY predecessor.id
         LIMIT %(max_named)s::integer
     ),
     ARRAY(
         SELECT predecessor.id
-        FROM (
-            -- In an order that the primary key alone has.
-            SELECT one.batch_id, one.waits_for
-            FROM pgjobs_batch_edge AS one
-            WHERE one.batch_id >= batch.id AND one.batch_id <= batch.id
-            ORDER BY one.batch_id, one.waits_for
-            OFFSET 0
-        ) AS edge
+        FROM pgjobs_batch_edge AS edge
         CROSS JOIN LATERAL (
             SELECT followed.id
             FROM pgjobs_batch AS followed
@@ -52,7 +39,7 @@ SELECT
             OFFSET 0
         ) AS predecessor
         WHERE
-            batch.follows IN ('gather', 'completion')
+            edge.batch_id = batch.id AND batch.follows IN ('gather', 'completion')
             AND {batch.lacks_success}
         ORDER BY predecessor.id
         LIMIT %(max_named)s::integer

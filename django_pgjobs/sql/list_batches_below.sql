@@ -16,8 +16,7 @@ WHERE
     AND ARRAY(
         SELECT edge.waits_for
         FROM pgjobs_batch_edge AS edge
-        -- In an order that the primary key alone has.
-        WHERE edge.batch_id >= batch.id AND edge.batch_id <= batch.id
-        ORDER BY edge.batch_id, edge.waits_for
+        WHERE edge.batch_id = batch.id
+        ORDER BY edge.waits_for
     ) OPERATOR(pg_catalog.=) %(waits_for)s::bigint[]
 ORDER BY batch.id

@@ -13,11 +13,7 @@ WITH RECURSIVE reached (id) AS (
     CROSS JOIN LATERAL (
         SELECT edge.job_id
         FROM pgjobs_dependency AS edge
-        -- In an order that one index alone has.
-        WHERE
-            edge.predecessor_id >= reached.id AND edge.predecessor_id <= reached.id
-            AND edge.after_failure = 'cancel'
-        ORDER BY edge.predecessor_id, edge.job_id
+        WHERE edge.predecessor_id = reached.id AND edge.after_failure = 'cancel'
         OFFSET 0
     ) AS dependency
 )

@@ -27,8 +27,7 @@ behind AS (
     CROSS JOIN LATERAL (
         SELECT one.batch_id
         FROM pgjobs_batch_edge AS one
-        WHERE one.waits_for >= above.id AND one.waits_for <= above.id
-        ORDER BY one.waits_for
+        WHERE one.waits_for = above.id
         OFFSET 0
     ) AS edge
     INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id
@@ -39,8 +38,7 @@ behind AS (
     CROSS JOIN LATERAL (
         SELECT one.batch_id
         FROM pgjobs_batch_edge AS one
-        WHERE one.waits_for >= behind.id AND one.waits_for <= behind.id
-        ORDER BY one.waits_for
+        WHERE one.waits_for = behind.id
         OFFSET 0
     ) AS edge
     INNER JOIN pgjobs_batch AS follower ON follower.id = edge.batch_id

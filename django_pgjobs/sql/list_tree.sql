@@ -41,9 +41,8 @@ SELECT
     ARRAY(
         SELECT edge.waits_for
         FROM pgjobs_batch_edge AS edge
-        -- In an order that the primary key alone has.
-        WHERE edge.batch_id >= below.id AND edge.batch_id <= below.id
-        ORDER BY edge.batch_id, edge.waits_for
+        WHERE edge.batch_id = below.id
+        ORDER BY edge.waits_for
         LIMIT %(max_named)s::integer
     )
 FROM (

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from django_pgjobs.models import RateLimit
 from tests import tasks as common
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import WorkerProcess, wait_until
@@ -37,6 +38,14 @@ def test_drain_runs_what_may_run_now_with_its_retries_and_ends(start: Start) -> 
     row = get_job(failing.id)
     assert (row.status, row.attempts) == ("failed", 3)
     assert (get_job(later.id).status, get_job(later.id).attempts) == ("ready", 0)
+
+
+def test_drain_waits_for_the_tokens_of_a_rate_limit(start: Start, journal: Journal) -> None:
+    RateLimit.objects.create(name="api", count=2, period=1)
+    for _ in range(5):
+        tasks.hold_rate.enqueue(journal.folder, "1", 0.0)
+    assert start("--drain", "--poll-interval", NEVER).wait() == 0
+    assert count_jobs(status="successful") == 5
 
 
 def test_drain_of_an_empty_queue_ends(start: Start) -> None:

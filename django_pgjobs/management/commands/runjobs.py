@@ -133,7 +133,9 @@ class Command(BaseCommand):
     def _add_limits(self, parser: CommandParser) -> None:
         limits = parser.add_argument_group("when to stop")
         limits.add_argument(
-            "--drain", action="store_true", help="Stop when nothing is left that may run now."
+            "--drain",
+            action="store_true",
+            help="Stop when nothing is left that may run now, or when tokens of rate limits come.",
         )
         limits.add_argument(
             "--max-jobs", type=whole_number, metavar="N", help="Stop after N finished jobs."

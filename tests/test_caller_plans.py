@@ -83,8 +83,8 @@ def test_no_others_are_read(known: str, jobs: int) -> None:
 
 def know(cursor: Any, known: str) -> None:
     cursor.execute(f"ANALYZE {', '.join(TABLES)}")
-    # Not of edges, and of few rows only of jobs: there the planner takes an index for as long as the
-    # table, whatever the statement says.
+    # Not of edges, and of few rows only of jobs: elsewhere the planner then takes an index for as
+    # long as the table, whatever the statement says.
     if known == "empty":
         forget(cursor, known, [*JOBS, "pgjobs_batch", "pgjobs_dependency"])
     elif known in KNOWN:

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_pgjobs.values.bounds import COUNTS, is_count
 from django_pgjobs.values.hosts import HOST
 from django_pgjobs.values.payload import is_storable, shorten
 
@@ -210,13 +211,13 @@ MAX_ALIAS = 128
 
 # What the columns of pgjobs_rate_limit hold, in bytes.
 MAX_NAME_BYTES = 512
-_COUNT = "a whole number from 1 to 2147483647"
+_COUNT = f"a whole number {COUNTS}"
 _LIMIT_RULES = {
-    "count": SettingRule(int, _COUNT, lambda v: 1 <= v < 2**31),
+    "count": SettingRule(int, _COUNT, is_count),
     "period": SettingRule(
         float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400
     ),
-    "burst": SettingRule(int, f"{_COUNT}, or None", lambda v: 1 <= v < 2**31, nullable=True),
+    "burst": SettingRule(int, f"{_COUNT}, or None", is_count, nullable=True),
     "note": SettingRule(str, "text without NUL or lone surrogates", is_storable),
 }
 _LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"

@@ -35,6 +35,7 @@ from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.models.batch_states import follows_failure, in_batches, in_tree
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.models.fields import TextArrayField
+from django_pgjobs.values.bounds import MAX_BIGINT
 from django_pgjobs.values.payload import in_utc, is_storable
 
 # Jobs that can be named one by one.
@@ -116,7 +117,7 @@ def _plain(name: str, value: Any) -> Q:
 
 
 def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_BIGINT:
         raise InvalidLookup(f"expected a whole number, got {value!r:.80}.")
     return value
 

@@ -37,6 +37,7 @@ from django_pgjobs.queries import rate_limits
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.bounds import COUNTS, is_count
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.twins import has_async_twin
 
@@ -44,7 +45,6 @@ from django_pgjobs.values.twins import has_async_twin
 SLICE_SECONDS = 0.2
 # Tries when other transactions are in the way; each is over in milliseconds.
 MAX_TRIES = 20
-MAX_COST = 2**31 - 1
 
 CROSSED = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -166,8 +166,8 @@ def _check_keys(keys: str | Sequence[str]) -> list[str]:
 def _check_cost(cost: int) -> None:
     if isinstance(cost, bool) or not isinstance(cost, int):
         raise TypeError(f"expected a cost in whole tokens, got {cost!r}.")
-    if not 1 <= cost <= MAX_COST:
-        raise ValueError(f"expected a cost from 1 to {MAX_COST}, got {cost!r}.")
+    if not is_count(cost):
+        raise ValueError(f"expected a cost {COUNTS}, got {cost!r}.")
 
 
 def _seconds_allowed(timeout: float | timedelta | None) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 from django_pgjobs.declaring.keys import find_key_problems
 from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
+from django_pgjobs.values.bounds import COUNTS, is_count
 from django_pgjobs.values.payload import shorten
 
 ORDERINGS = ("block", "skip")
@@ -19,11 +20,6 @@ MERGES = ("union", "append", "last")
 AFTER_FAILURES = ("cancel", "run", "hold")
 # 1000 years in seconds, as for a delay.
 LONGEST_WAIT = 366_000 * 86_400
-
-
-def is_count(value: object) -> bool:
-    """Is *value* a whole number from 1 that an integer column can hold?"""
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 
 def is_path(value: object) -> bool:
@@ -85,9 +81,9 @@ def find_control_problems(task: Any) -> Iterator[str]:
     for key in task.rate_limit:
         yield from find_key_problems("rate_limit", key, names)
     if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
-        yield f"expected concurrency_limit from 1 to 2147483647, got {task.concurrency_limit!r}."
+        yield f"expected concurrency_limit {COUNTS}, got {task.concurrency_limit!r}."
     if not is_count(task.rate_cost):
-        yield f"expected rate_cost from 1 to 2147483647, got {task.rate_cost!r}."
+        yield f"expected rate_cost {COUNTS}, got {task.rate_cost!r}."
     for option, words in (
         ("ordering", ORDERINGS),
         ("on_conflict", CONFLICTS),

@@ -26,12 +26,12 @@ from django_pgjobs.declaring.registry import (
 from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.occurrences.rule import Rule
+from django_pgjobs.values.bounds import COUNTS, is_count
 from django_pgjobs.values.given import remedy_for_number
 from django_pgjobs.values.payload import encode_value, is_storable
 
 LONGEST_JITTER = timedelta(days=1)
 # What the column holds.
-MAX_RUNS = 2**31 - 1
 MISSED = ("latest", "skip", "all")
 OVERLAPS = ("allow", "skip", "queue", "cancel")
 
@@ -249,9 +249,8 @@ def find_problems(schedule: Any) -> Iterator[str]:
         if given not in allowed:
             yield f"expected {option} to be one of {', '.join(allowed)}, got {given!r}."
     count = schedule.max_runs
-    is_number = isinstance(count, int) and not isinstance(count, bool)
-    if count is not None and not (is_number and 1 <= count <= MAX_RUNS):
-        yield f"expected max_runs to be a whole number from 1 to {MAX_RUNS}, got {count!r}."
+    if count is not None and not is_count(count):
+        yield f"expected max_runs to be a whole number {COUNTS}, got {count!r}."
     jitter, grace = schedule.jitter, schedule.grace
     if not isinstance(jitter, timedelta) or not timedelta() <= jitter <= LONGEST_JITTER:
         said = f"expected jitter to be a timedelta up to a day, got {jitter!r}."

@@ -28,12 +28,12 @@ from django_pgjobs.declaring.options import (
     find_flag_problems,
     find_function_problems,
     find_timeout_problems,
-    is_count,
 )
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
+from django_pgjobs.values.bounds import COUNTS, is_count
 from django_pgjobs.values.job_ids import job_ids_of
 from django_pgjobs.values.payload import encode_value, is_storable, shorten
 
@@ -312,7 +312,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
     for name in ("max_attempts", "max_losses"):
         count = getattr(task, name)
         if count is not None and not is_count(count):
-            yield f"expected {name} from 1 to 2147483647, got {count!r}."
+            yield f"expected {name} {COUNTS}, got {count!r}."
     yield from find_end_problems(task)
     yield from find_timeout_problems(task.timeout)
     if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):

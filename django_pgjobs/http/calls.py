@@ -26,6 +26,7 @@ from django_pgjobs.http.owning import jobs_of
 from django_pgjobs.http.problems import forbidden
 from django_pgjobs.http.sessions import CONFLICTS
 from django_pgjobs.status import AfterFailure
+from django_pgjobs.values.bounds import MAX_INTEGER
 from django_pgjobs.workflows.steps import check_task, make_step
 
 MAX_ARGUMENTS = 1_000
@@ -33,7 +34,6 @@ MAX_METADATA = 1_000
 MAX_AFTER = 1_000
 MAX_CALLBACKS = 20
 LONGEST_SECONDS = 1e10
-LARGEST = 2**31 - 1
 # What code of ours, or of the project, raises about what it was given.
 MISTAKES = (JobError, InvalidTask, ImproperlyConfigured, TypeError, ValueError)
 
@@ -154,7 +154,7 @@ def _read_options(fields: Fields) -> dict[str, Any]:
         "queue_name": fields.text("queue", default=None, max_length=MAX_QUEUE_NAME),
         "priority": fields.integer("priority", -100, 100, default=None),
         "run_after": _moment(fields, "run_after", "delay", seconds),
-        "max_attempts": fields.integer("max_attempts", 1, LARGEST, default=None),
+        "max_attempts": fields.integer("max_attempts", 1, MAX_INTEGER, default=None),
         "timeout": fields.seconds("timeout", 0.001, LONGEST_SECONDS, default=None),
         "correlation_id": fields.text(
             "correlation_id", default=None, min_length=0, max_length=MAX_CORRELATION_ID_BYTES

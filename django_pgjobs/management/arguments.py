@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from typing import NamedTuple
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
+from django_pgjobs.values.bounds import MAX_INTEGER
 from django_pgjobs.values.moments import given_in_words
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import EARLIEST, LATEST, is_storable
 
 # More digits than any bound has are not read at all.
 DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -21,19 +22,15 @@ DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 DATE = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}", re.ASCII)
 # Slots of one queue: as many as async jobs may run.
 MAX_SLOTS = 100_000
-MAX_COUNT = 2**31 - 1
 MAX_PORT = 65_535
 # Thirty years, in seconds.
 MAX_TIME = 1e9
 MAX_NAME_BYTES = 200
 MAX_QUEUE_BYTES = 128
-# In every time zone there are instants a little before and after it.
-EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
-LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-def whole_number(text: str, most: int = MAX_COUNT) -> int:
+def whole_number(text: str, most: int = MAX_INTEGER) -> int:
     """Return a whole number from 1 to *most*."""
     number = int(text) if DIGITS.fullmatch(text) else 0
     if not 1 <= number <= most:

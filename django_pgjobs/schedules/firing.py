@@ -21,7 +21,6 @@ from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
-from django_pgjobs.declaring.schedules import MAX_RUNS
 from django_pgjobs.enqueueing.meeting import noting_met
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
@@ -40,6 +39,7 @@ from django_pgjobs.schedules.jobs import (
 from django_pgjobs.schedules.plans import OccurrencePlan, plan
 from django_pgjobs.schedules.short import short_transaction
 from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.bounds import MAX_INTEGER
 from django_pgjobs.values.payload import scrub
 
 # Of one transaction.
@@ -124,7 +124,7 @@ class _Case:
             self.last_at or row.last_at,
             self.last_job_id or row.last_job_id,
             # The column holds no more; a row of SQL may be there already.
-            min(row.runs + self.runs, MAX_RUNS),
+            min(row.runs + self.runs, MAX_INTEGER),
             scrub(error, MAX_NOTE),
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Model
 
+from django_pgjobs.values.bounds import MAX_BIGINT
 from django_pgjobs.values.payload import shorten
 
 JOBS, BATCHES = "pgjobs_job", "pgjobs_batch"
@@ -18,7 +19,7 @@ def job_id_of(job: Any) -> int:
     """Return the id of a Job, a TaskResult, or an id itself; raise ValueError for anything else."""
     value = getattr(job, "pk", None) or getattr(job, "id", job)
     job_id = value if isinstance(value, int) else parse_job_id(value)
-    is_id = job_id is not None and not isinstance(value, bool) and 0 < job_id < 2**63
+    is_id = job_id is not None and not isinstance(value, bool) and 0 < job_id <= MAX_BIGINT
     # The id of another row would be that of some job.
     table = job._meta.db_table if isinstance(job, Model) else JOBS
     if job_id is None or not is_id or table != JOBS:
@@ -49,4 +50,4 @@ def parse_job_id(text: object) -> int | None:
     if not isinstance(text, str) or not JOB_ID.fullmatch(text):
         return None
     job_id = int(text)
-    return job_id if job_id < 2**63 else None
+    return job_id if job_id <= MAX_BIGINT else None

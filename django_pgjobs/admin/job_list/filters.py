@@ -24,9 +24,9 @@ from rangefilter.filters import DateTimeRangeFilter, NumericRangeFilter
 
 from django_pgjobs.admin.job_list.search import Condition
 from django_pgjobs.bulk import conditions
+from django_pgjobs.values.bounds import MAX_INTEGER
 
 LAST_MOMENT = time(23, 59, 59, 999_999)
-MAX_INTEGER = 2**31 - 1
 MAX_SECONDS = 10**9
 MAX_NAME = 512
 

@@ -29,10 +29,10 @@ from django_pgjobs.admin.job_list.search import HELP
 from django_pgjobs.admin.pages import PageAdmin, page
 from django_pgjobs.bulk import ACTIONS, Action, Selection
 from django_pgjobs.permissions import Verb, may, narrow, require
+from django_pgjobs.values.bounds import MAX_BIGINT
 
 # Django asks has_<name>_permission of the admin for each action, when it draws and when it acts.
 PERMISSIONS = {Verb.OPERATE: "operate", Verb.DELETE: "remove", Verb.VIEW: "view"}
-MAX_ID = 2**63 - 1
 
 
 def _make_action(action: Action) -> Callable[..., HttpResponse | None]:
@@ -162,4 +162,4 @@ def filled_in(query: QueryDict) -> QueryDict:
 
 def is_job_id(text: str) -> bool:
     """Is *text* a number that a job can have?"""
-    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_ID
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_BIGINT

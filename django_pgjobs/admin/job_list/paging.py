@@ -16,9 +16,10 @@ from django.db.models.functions import Coalesce
 
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import shown_time
+from django_pgjobs.values.bounds import MAX_BIGINT
 from django_pgjobs.values.payload import EARLIEST, LATEST, in_utc
 
-FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
+FIRST_ID, LAST_ID = -MAX_BIGINT - 1, MAX_BIGINT
 PLACE = re.compile(r"(?:(?P<moment>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
 
 

@@ -13,10 +13,10 @@ from django.utils.translation import gettext_lazy
 from django_pgjobs.admin.addresses import quoted
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.bounds import MAX_BIGINT
 
 MAX_TERMS = 20
 MAX_VALUE = 500
-MAX_ID = 2**63 - 1
 
 # name:"value", name:value, "text" or text; the name ends at the first colon.
 TERM = re.compile(
@@ -133,7 +133,7 @@ def _part(name: str, value: str, may_reveal: bool) -> Condition:
 
 
 def _job_id(digits: str) -> int:
-    if len(digits) > 19 or int(digits) > MAX_ID:
+    if len(digits) > 19 or int(digits) > MAX_BIGINT:
         raise WrongTerm(_("No job has the number %s.") % f"{digits[:20]}…")
     return int(digits)
 
@@ -156,7 +156,7 @@ def _tree(value: str) -> Condition:
 
 def _batch_id(name: str, value: str) -> int:
     number = NUMBER.fullmatch(value)
-    if not number or int(number[1]) > MAX_ID:
+    if not number or int(number[1]) > MAX_BIGINT:
         raise WrongTerm(
             _("Expected a batch's number after “%(name)s:”, got “%(value)s”.")
             % {"name": name, "value": value[:40]}

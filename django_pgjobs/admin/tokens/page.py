@@ -25,6 +25,7 @@ from django_pgjobs.http.tokens import create_token, revoke_token, rotate_token, 
 from django_pgjobs.models import Token
 from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.bounds import MAX_BIGINT
 
 MAX_TOKENS = 500
 # In the session: the last forms that made a token.
@@ -202,7 +203,7 @@ class TokenAdmin(ListPageAdmin):
 
     def _find(self, token_id: int) -> Token | None:
         rows = Token.objects.using(job_database())
-        return rows.filter(pk=token_id).first() if token_id < 2**63 else None
+        return rows.filter(pk=token_id).first() if token_id <= MAX_BIGINT else None
 
     def _steps(self) -> list[dict[str, str]]:
         return [step(self, _("API tokens"), "pgjobs_token_changelist")]

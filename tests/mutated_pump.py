@@ -45,8 +45,8 @@ PUMP = (
     (
         "pause after a walk that was not in vain",
         f"{WORKER}claiming/groups.py",
-        "pause_after(claim.seconds, in_vain)",
-        "pause_after(claim.seconds)",
+        "note(claim.seconds, now, in_vain)",
+        "note(claim.seconds, now)",
         PLACES,
     ),
     (
@@ -211,7 +211,7 @@ PUMP = (
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/lanes.py",
-        "self._heads_at = now + self._heads_pace.pause_after(claim.seconds)",
+        "self._heads_pace.note(claim.seconds, now)",
         "pass",
         PLACES,
     ),
@@ -246,21 +246,21 @@ PUMP = (
     (
         "walk in vain after two that were of use",
         f"{WORKER}claiming/groups.py",
-        "pause_after(claim.seconds, in_vain)",
-        "pause_after(in_vain * claim.seconds)",
+        "note(claim.seconds, now, in_vain)",
+        "note(in_vain * claim.seconds, now)",
         PLACES,
     ),
     (
         "floors of lanes that are gone",
         f"{WORKER}claiming/lanes.py",
-        "if now >= self._heads_at:\n            # The next",
+        "if self._heads_pace.is_open(now):\n            # The next",
         "if False:\n            # The next",
         PLACES,
     ),
     (
         "floors while heads are slow",
         f"{WORKER}claiming/lanes.py",
-        "if now >= self._heads_at:\n            # The next",
+        "if self._heads_pace.is_open(now):\n            # The next",
         "if True:\n            # The next",
         PLACES,
     ),

@@ -177,7 +177,7 @@ ROOMS = (
     (
         "lanes that may begin anywhere",
         f"{WORKER}claiming/plan.py",
-        "floors |= {lane: HEAD for lane in self.floors if lane not in known}",
+        "floors |= anywhere",
         "",
         MANY_LANES,
     ),

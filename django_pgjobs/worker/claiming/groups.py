@@ -30,8 +30,7 @@ class Groups:
         self._known: dict[Group, set[str]] = {}
         # The lane that was served last of each, and of former ones.
         self._cursors: dict[Group, str] = {}
-        # From when on whole groups may be walked.
-        self._walk_at = 0.0
+        # Of walks of whole groups.
         self._walk_pace = Pace(WALK_PAUSE_FACTOR)
 
     # What others say
@@ -62,7 +61,8 @@ class Groups:
         """Return from when on lanes with keys are to be read; infinite if none are."""
         if any(freed and rooms[group.is_async] for group, freed in self._known.items()):
             return 0.0
-        return self._walk_at if any(rooms[each.is_async] for each in self._known) else math.inf
+        has_room = any(rooms[group.is_async] for group in self._known)
+        return self._walk_pace.open_at if has_room else math.inf
 
     def segments(
         self,
@@ -76,7 +76,7 @@ class Groups:
         *ending* are the jobs whose outcomes are written before.
         """
         ending_lanes = keyed_lanes_of(ending)
-        walks = now >= self._walk_at
+        walks = self._walk_pace.is_open(now)
         known = [group for group, freed in self._known.items() if walks or freed]
         groups = ending_lanes.keys() | known
         segments = []
@@ -99,7 +99,7 @@ class Groups:
         if plan.walks:
             self._note_walked(groups, claim.rows, filled)
             in_vain = 1 - max(filled[group.is_async] for group in groups)
-            self._walk_at = now + self._walk_pace.pause_after(claim.seconds, in_vain)
+            self._walk_pace.note(claim.seconds, now, in_vain)
 
     def _note_walked(
         self, groups: Collection[Group], rows: Iterable[ClaimedRow], filled: Sequence[float]

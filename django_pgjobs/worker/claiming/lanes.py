@@ -11,10 +11,10 @@ time at most, or are five seconds apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from django_pgjobs.queries.claims import HEAD, Floor, Lane, lane_of
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane
 from django_pgjobs.worker.claiming.pace import Pace
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 
@@ -46,8 +46,7 @@ class Lanes:
         self._known: dict[Lane, KnownLane] = {}
         # These outlive that: a lane that is offered again goes on there if no heads are read now.
         self._floors: dict[Lane, Floor] = {}
-        # From when on lanes may be read from their heads although they have floors.
-        self._heads_at = 0.0
+        # Of claims from the heads of lanes that have floors.
         self._heads_pace = Pace(HEADS_PAUSE_FACTOR)
         # How many jobs the lanes that gave some gave, on average, to the last claim that chose
         # between lanes.
@@ -64,7 +63,7 @@ class Lanes:
             # One that has got earlier jobs, as others said, may have got them after the look.
             is_whole = known is not None and known.before == HEAD
             self._known[lane] = KnownLane(behind=True, before=HEAD if is_whole else head)
-        if now >= self._heads_at:
+        if self._heads_pace.is_open(now):
             # The next claim of a lane that is not known begins at its head anyway.
             self._floors = {lane: end for lane, end in self._floors.items() if lane in self._known}
 
@@ -88,7 +87,7 @@ class Lanes:
         """Return from when on one of the lanes that are open may be read; infinite if none is."""
         if any(known.behind and is_open(lane) for lane, known in self._known.items()):
             return 0.0
-        return self._heads_at if any(map(is_open, self._known)) else math.inf
+        return self._heads_pace.open_at if any(map(is_open, self._known)) else math.inf
 
     def skips_locked(self, now: float) -> bool:
         """Is a claim to leave out what others have locked before it decides?"""
@@ -98,7 +97,7 @@ class Lanes:
         """Return from where to read the lanes that are open, and which of them from their heads."""
         floors: dict[Lane, Floor] = {}
         heads: set[Lane] = set()
-        reads_heads = now >= self._heads_at
+        reads_heads = self._heads_pace.is_open(now)
         for lane, (behind, before) in self._known.items():
             if not is_open(lane):
                 continue
@@ -122,10 +121,9 @@ class Lanes:
         plan = claim.plan
         if len(claim.rows) < POOR_SHARE * claim.chosen:
             self._skip_locked_until = now + SKIP_LOCKED_SECONDS
-        if plan.heads and now >= self._heads_at:
-            self._heads_at = now + self._heads_pace.pause_after(claim.seconds)
-        last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
-        ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
+        if plan.heads and self._heads_pace.is_open(now):
+            self._heads_pace.note(claim.seconds, now)
+        ends = ends_of(claim.rows)
         if claim.floors is not None:
             if ends:
                 self.jobs_per_lane = len(claim.rows) / len(ends)
@@ -150,3 +148,10 @@ class Lanes:
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
         for lane in going_on.keys() & plan.heads:
             self._known[lane] = KnownLane(behind=True, before=None)
+
+
+def ends_of(rows: Iterable[ClaimedRow]) -> dict[Lane, Floor]:
+    """Return the last of these jobs of each lane without keys."""
+    # By plain tuples: a Lane for each row would take as long as all the rest.
+    last = {(row.backend, row.queue_name, row.is_async): row for row in rows if row.lane is None}
+    return {Lane._make(lane): Floor(-row.priority, row.id) for lane, row in last.items()}

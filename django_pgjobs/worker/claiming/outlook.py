@@ -80,8 +80,8 @@ class Outlook:
     def note_offer(self, place: Listing | str) -> None:
         """Note where jobs may be, for the pump to take over; safe from any thread."""
         if self.is_idle:
-            # Until now. The pump itself says so only when it gets the interpreter's lock.
-            self.waited_at = time.monotonic()
+            # The pump itself says so only when it gets the interpreter's lock.
+            self.note_waited()
         self.offers.append(place)
 
     def note_claimed(self, jobs: int) -> None:
@@ -95,8 +95,13 @@ class Outlook:
     def note_dry(self) -> bool:
         """Note it if the pump waits for news; return whether it does."""
         if is_dry := self.waits_for_news:
-            self.waited_at, self.claimed_until_dry = time.monotonic(), self.claimed
+            self.note_waited()
+            self.claimed_until_dry = self.claimed
         return is_dry
+
+    def note_waited(self) -> None:
+        """Note that the pump has waited for news until now."""
+        self.waited_at = time.monotonic()
 
     def seconds_of_rest(self, now: float, rooms: Rooms, *, is_dry: bool) -> float | None:
         """Return in how many seconds something is due, None if nothing is.

@@ -19,12 +19,18 @@ class Pace:
         """Pause for *factor* times what a read takes."""
         self._factor = factor
         self._last = deque([0.0] * 3, maxlen=3)
+        # From when on it may be repeated, by `time.monotonic()`.
+        self.open_at = 0.0
 
-    def pause_after(self, seconds: float, in_vain: float = 1.0) -> float:
-        """Note that a read took so long; return for how many seconds not to repeat it.
+    def is_open(self, now: float) -> bool:
+        """May the read be repeated?"""
+        return now >= self.open_at
+
+    def note(self, seconds: float, now: float, in_vain: float = 1.0) -> None:
+        """Note that a read took so long.
 
         *in_vain* is the share of it that counts: a useful read tells how long others take, too.
         """
         self._last.append(seconds)
         counted = min(seconds, sorted(self._last)[1])
-        return min(self._factor * in_vain * counted, MOST_SECONDS)
+        self.open_at = now + min(self._factor * in_vain * counted, MOST_SECONDS)

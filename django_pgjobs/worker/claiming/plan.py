@@ -139,22 +139,31 @@ class Plan:
         behind are next when these have no more up to there. A lane that may begin anywhere is read
         as well, at the end, because it is likely to have none.
         """
-        if len(self.floors) == len({lane.is_async for lane in self.floors}):
+        kinds = {lane.is_async for lane in self.floors}
+        if len(self.floors) == len(kinds):
             return self  # each is the only one of its kind
-        known = {lane: floor for lane, floor in self.floors.items() if floor != HEAD}
         left = [max(FEW_LANES, math.ceil(room / jobs_per_lane)) for room in self.rooms]
         floors: dict[Lane, Floor] = {}
-        ends = [TAIL, TAIL]
-        for lane, floor in sorted(known.items(), key=itemgetter(1)):
+        anywhere: dict[Lane, Floor] = {}
+        ends: dict[bool, Floor] = {}
+        for lane, floor in sorted(self.floors.items(), key=itemgetter(1)):
             kind = lane.is_async
-            if left[kind] > 0:
+            if floor == HEAD:
+                anywhere[lane] = floor
+            elif left[kind] > 0:
                 left[kind] -= 1
                 floors[lane] = floor
-            elif ends[kind] == TAIL:
-                ends[kind] = floor
-        floors |= {lane: HEAD for lane in self.floors if lane not in known}
-        heads = self.heads & floors.keys()
-        return replace(self, floors=floors, ends=(ends[0], ends[1]), heads=heads)
+            else:
+                ends.setdefault(kind, floor)
+                if len(ends) == len(kinds):
+                    break
+        floors |= anywhere
+        return replace(
+            self,
+            floors=floors,
+            ends=(ends.get(False, TAIL), ends.get(True, TAIL)),
+            heads=self.heads & floors.keys(),
+        )
 
     def after(self, rows: Iterable[ClaimedRow], at_most: int) -> Plan:
         """Return what is left of it when these jobs are claimed, no more than *at_most*."""

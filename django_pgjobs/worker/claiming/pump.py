@@ -386,7 +386,7 @@ class Pump(Role):
             self._errands.wake()
         self.wait(self.outlook.seconds_of_rest(now, rooms, is_dry=is_dry))
         if is_dry:
-            self.outlook.waited_at = time.monotonic()
+            self.outlook.note_waited()
 
     def _return_unbegun(self, now: float) -> None:
         if note := self._recalled:

@@ -99,7 +99,6 @@ class Look(Duty):
         self._due = 0.0
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
-        self._allowed_at = 0.0
         self._pace = Pace(PAUSE_FACTOR)
         # Has it heard of jobs, or has the pump claimed some, since the last look?
         self._has_news = False
@@ -161,7 +160,7 @@ class Look(Duty):
             due = self._looked_at + APART_SECONDS if self._is_told() else 0.0
         else:
             due = self._due
-        return max(due, self._allowed_at)
+        return max(due, self._pace.open_at)
 
     def plan(self, turn: Turn) -> None:
         found = LookNotes(claimed=self._outlook.claimed, is_empty=self._is_empty)
@@ -185,7 +184,7 @@ class Look(Duty):
         now = self._looked_at = time.monotonic()
         # The server counted from here on; the answer may have come late.
         asked_at = now - seconds
-        self._allowed_at = now + self._pace.pause_after(seconds)
+        self._pace.note(seconds, now)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
             self._has_news = True

@@ -96,7 +96,7 @@ def _of_workflow(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
         text = _(
             "Its workflow has not ended, and what follows waits: nobody has said that no more jobs "
             "come to %(batches)s (not sealed). Call Batch.objects.get(pk=%(first)s).seal(), or "
-            "press Seal on the page of the batch."
+            "press Seal… on the page of the batch."
         )
         named = ", ".join(f"#{batch_id}" for batch_id in found)
         yield Reason("unsealed", text % {"batches": named, "first": found[0]})

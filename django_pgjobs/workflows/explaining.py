@@ -79,7 +79,10 @@ def _reasons_of_seal(facts: BatchFacts) -> Iterator[Reason]:
     elif facts.follows and not facts.is_sealed:
         yield Reason("making", _("Jobs are still made of what it follows."))
     elif not facts.is_sealed and not facts.is_sealing:
-        text = _("Nobody has said that no more jobs come: it is not sealed. Call its seal().")
+        text = _(
+            "Nobody has said that no more jobs come: it is not sealed. Press Seal… on its page in "
+            "the admin, or call its seal()."
+        )
         yield Reason("open", text)
 
 

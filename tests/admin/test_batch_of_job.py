@@ -32,7 +32,7 @@ def test_the_page_of_a_job_names_its_batch_and_says_why_that_does_not_end(
         [in_part] = part.add(tasks.add.s(1, 1))
     text = read(admin_client, "admin:pgjobs_job_change", job)
     assert f">payroll #{pay.pk}</a>" in text
-    assert "it is not sealed. Call its seal()" in text
+    assert "it is not sealed. Press Seal… on its page" in text
     text = read(admin_client, "admin:pgjobs_job_change", in_part)
     assert f">cheques #{part.pk}</a>" in text
     assert f">payroll #{pay.pk}</a>" in text

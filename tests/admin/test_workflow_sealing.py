@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
@@ -41,7 +42,7 @@ def test_a_batch_that_is_open_by_hand_is_sealed(admin_client: Client) -> None:
     with workflow("forgotten", seal=False) as flow:
         flow.add(tasks.add.s(1, 1))
     run_jobs()
-    assert "it is not sealed. Call its seal()" in read(admin_client, PAGE, flow.pk)
+    assert "it is not sealed. Press Seal… on its page" in read(admin_client, PAGE, flow.pk)
     admin_action_performed.connect(hear)
     try:
         response = admin_client.post(seal_address(admin_client, flow.pk), {"reason": "forgotten"})
@@ -53,7 +54,16 @@ def test_a_batch_that_is_open_by_hand_is_sealed(admin_client: Client) -> None:
     assert flow.tree_completed_at
     assert entries("seal") == [(str(flow), "seal: forgotten")]
     assert [(each["action"], each["selection"]) for each in heard] == [("seal", {"batch": flow.pk})]
-    assert "Seal…" not in read(admin_client, PAGE, flow.pk)
+    assert ">Seal…<" not in read(admin_client, PAGE, flow.pk)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_page_names_its_button(admin_client: Client, language: str) -> None:
+    admin_client.cookies[settings.LANGUAGE_COOKIE_NAME] = language
+    text = read(admin_client, PAGE, make_batch(sealed_at=None))
+    why = text.partition('class="pgjobs-why"')[2].partition("</section>")[0]
+    [button] = re.findall(r'<summary class="button">(.*?)</summary>', text)
+    assert button in why
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_what_is_not_open_by_hand_is_not_sealed(
 ) -> None:
     flow = make_batch(parent_id=make_batch() if "follows" in columns else None, **columns)
     before = Batch.objects.filter(pk=flow).values().get()
-    assert "Seal…" not in read(admin_client, PAGE, flow)
+    assert ">Seal…<" not in read(admin_client, PAGE, flow)
     response = admin_client.post(reverse(SEAL, args=[flow]), follow=True)
     assert "the workflow changed meanwhile" in response.content.decode()
     assert Batch.objects.filter(pk=flow).values().get() == before
@@ -89,6 +99,6 @@ def test_a_batch_is_sealed_by_post_with_a_reason_of_some_length(admin_client: Cl
 def test_who_may_only_look_seals_nothing() -> None:
     flow = make_batch(sealed_at=None)
     client = log_in("view_job")
-    assert "Seal…" not in read(client, PAGE, flow)
+    assert ">Seal…<" not in read(client, PAGE, flow)
     assert client.post(reverse(SEAL, args=[flow])).status_code == 403
     assert Batch.objects.get(pk=flow).sealed_at is None

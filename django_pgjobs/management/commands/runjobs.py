@@ -254,7 +254,9 @@ class Command(BaseCommand):
         lines += [f"WARNING {text}" for text in warnings]
         if not checks:
             lines.append("Ctrl-C to stop, twice to stop at once.")
-        elif not warnings:
+        elif warnings:
+            lines.append("OK      a worker can start, but see the warnings above.")
+        else:
             lines.append("OK      a worker can start; its role has all rights that it needs.")
         self.stdout.write("\n".join(lines))
         # Into a pipe, as that of systemd, it would come at the end of the process.

@@ -97,6 +97,27 @@ def test_paths_of_tasks_and_names_break_between_words(
     assert [end for end in ends if re.search(r"[^\W_]\|\w", end)] == []
 
 
+# How many rows the entries of a list of tabs take, and whether the current one is in sight.
+ROWS = """list => {
+    const {left, right} = list.getBoundingClientRect(), entries = [...list.children];
+    const current = list.querySelector("[aria-current]").getBoundingClientRect();
+    const isSeen = current.left >= left - 1 && current.right <= right + 1;
+    return [new Set(entries.map(entry => entry.offsetTop)).size, isSeen];
+}"""
+
+
+@pytest.mark.parametrize("language", ["en", "de", "he"])
+@pytest.mark.parametrize("name", ["overview", "system", "jobs, all", "jobs, successful"])
+def test_tabs_take_one_row_of_a_telephone_and_show_the_current_one(
+    installation: Installation, open_window: Callable[..., Any], name: str, language: str
+) -> None:
+    window = open_window(width=NARROW, language=language)
+    window.goto(installation.addresses[name])
+    lists = window.locator(".pgjobs-nav ul, .pgjobs-tabs ul")
+    assert lists.count() == 1 + name.startswith("jobs")
+    assert lists.evaluate_all(f"lists => lists.map({ROWS})") == [[1, True]] * lists.count()
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_the_search_of_workflows_is_one_line(
     installation: Installation, open_window: Callable[..., Any], language: str

@@ -10,6 +10,8 @@
 //
 // A list does not jump: an element #pgjobs-new with data-pgjobs-source is given the text of the
 // JSON {"text": "37 new jobs"} from there, and shown when there is one.
+//
+// Where tabs scroll, the current one is brought into sight.
 "use strict";
 {
     const SECONDS = 5;
@@ -297,7 +299,15 @@
         }, () => {});
     };
 
+    const showCurrent = (link) => {
+        const list = link.closest("ul");
+        const [inner, outer] = [link.getBoundingClientRect(), list.getBoundingClientRect()];
+        list.scrollLeft += (inner.left + inner.right - outer.left - outer.right) / 2;
+    };
+
     document.addEventListener("DOMContentLoaded", () => {
+        const current = ":is(.pgjobs-nav, .pgjobs-tabs) [aria-current]";
+        document.querySelectorAll(current).forEach(showCurrent);
         const live = document.getElementById("pgjobs-live");
         const toggle = document.getElementById("pgjobs-live-toggle");
         const isUnfinished = live && "pgjobsUnfinished" in live.dataset;

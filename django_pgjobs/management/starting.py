@@ -86,18 +86,19 @@ def check_rights(alias: str) -> list[str]:
     for each in sorted({alias, job_database()}):
         connection = OwnConnection(each, "check")
         try:
-            missing = missing_grants(connection, needed)
-            spared += missing or missing_grants(connection, WORKER)
+            lacks = bool(missing_grants(connection, needed))
+            missing = missing_grants(connection, WORKER)
         except psycopg.OperationalError as error:
             raise unreachable(each, error) from error
         finally:
             connection.close()
-        if missing:
+        if lacks:
             raise CommandError(
                 f"the role of the database {each!r} lacks rights. As the owner of the tables run:\n"
                 + "\n".join(missing),
                 returncode=EXIT_UNREACHABLE,
             )
+        spared += missing
     return [
         f"the record of migrations may not be read, so only columns are compared. {grant}"
         for grant in spared

@@ -316,6 +316,21 @@ def test_the_record_of_migrations_is_one_to_wish_for(
         )
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
+def test_a_check_names_what_is_needed_and_what_is_to_wish_for_at_once(
+    as_role: As, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    owner = open_connection()
+    for table in ("django_migrations", "pgjobs_pause"):
+        owner.execute(f'REVOKE ALL ON {table} FROM "{ROLES["worker"]}"'.encode())
+    with as_role("worker"):
+        with pytest.raises(CommandError) as caught:
+            checked()
+        for grant in str(caught.value).splitlines()[1:]:
+            owner.execute(grant.encode())
+        assert checked().splitlines()[-1].startswith("OK      a worker can start; its role")
+
+
 def test_rights_on_columns_are_asked_for_one_by_one(
     as_role: As, own: OwnConnection, open_connection: Callable[..., psycopg.Connection]
 ) -> None:

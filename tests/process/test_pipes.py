@@ -1,9 +1,10 @@
-"""What commands say first, read from a pipe while they run, as systemd reads it."""
+"""What commands say, read from a pipe while they run: all of it, or the first lines only."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.factories import make_jobs
 from tests.helpers import (
     MARK,
     ROOT,
@@ -89,3 +91,15 @@ def test_what_is_said_first_is_there_at_once(
 
     wait_until(is_said, message=read.decode)
     assert process.poll() is None
+
+
+def test_a_reader_that_ends_early_ends_the_command_without_a_word(
+    start_piped: Callable[..., Piped],
+) -> None:
+    """As in `manage.py jobs list | head`."""
+    make_jobs(20)
+    process = start_piped("jobs", "list")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert process.wait() == -signal.SIGPIPE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -217,6 +218,11 @@ class Command(BaseCommand):
         target.add_argument(
             "--key", metavar="KEY", help="Those of a concurrency key, or a pattern: 'shop:*'."
         )
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        # A reader that has seen enough, such as `| head`, ends it without a word.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        super().run_from_argv(argv)
 
     def handle(self, *, action: str, **flags: Any) -> None:
         actions: dict[str, Callable[..., None]] = {

@@ -17,6 +17,7 @@ from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_problems, get_conf
 from django_pgjobs.declaring.backends import find_backend_problems
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
+from django_pgjobs.declaring.own_tasks import EXAMPLE
 from django_pgjobs.declaring.registry import (
     IMPORT_ERRORS,
     BrokenModule,
@@ -176,8 +177,7 @@ def check_backends(
         Warning(
             f"no alias of TASKS uses django_pgjobs ({named}): no worker sees what is enqueued, "
             "and Django's default runs it at once, in the process that enqueues it.",
-            hint='Write TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", '
-            '"QUEUES": []}}.',
+            hint=f"Write {EXAMPLE}.",
             id="pgjobs.W004",
         )
     ]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core import checks as django_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.test import override_settings
@@ -18,6 +19,7 @@ from django.test import override_settings
 from django_pgjobs import checks
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TASKS_PACKAGE, task_backends
+from django_pgjobs.declaring.own_tasks import EXAMPLE, find_alias
 from django_pgjobs.queries import database
 
 BACKEND = "django_pgjobs.backend.PgJobsBackend"
@@ -329,6 +331,18 @@ def test_a_project_without_tasks_is_warned() -> None:
         del settings.TASKS
         [warning] = checks.check_backends()
     assert warning.id == "pgjobs.W004"
+
+
+@pytest.mark.parametrize(
+    ("aliases", "named"), [({}, "nothing"), ({"mail": {"BACKEND": IMMEDIATE}}, "'mail'")]
+)
+def test_without_a_default_alias_our_own_tasks_say_what_to_write(
+    aliases: dict[str, Any], named: str
+) -> None:
+    """They are declared when the admin is loaded, before any check."""
+    with override_settings(TASKS=aliases), pytest.raises(ImproperlyConfigured) as caught:
+        find_alias()
+    assert str(caught.value) == f"TASKS names {named}. django_pgjobs needs {EXAMPLE}."
 
 
 class OwnBackend(PgJobsBackend):

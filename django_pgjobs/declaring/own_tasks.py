@@ -8,13 +8,21 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_pgjobs.compat import task_backends
 
+EXAMPLE = 'TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}'
+
 
 def find_alias() -> str:
-    """Return the first alias of TASKS whose backend stores jobs, else the default one."""
+    """Return the first alias of TASKS whose backend stores jobs, else the default one.
+
+    Raise ImproperlyConfigured if there is neither.
+    """
     for alias in task_backends.settings:
         with suppress(ImproperlyConfigured, ImportError):
             if hasattr(task_backends[alias], "enqueue_many"):
                 return str(alias)
+    if "default" not in task_backends.settings:
+        named = ", ".join(map(repr, task_backends.settings)) or "nothing"
+        raise ImproperlyConfigured(f"TASKS names {named}. django_pgjobs needs {EXAMPLE}.")
     return "default"
 
 

@@ -24,6 +24,14 @@ SELECT seq_tup_read + idx_tup_fetch
 FROM pg_catalog.pg_stat_xact_user_tables WHERE relname = %s
 """
 
+# An index that is read from its beginning, because a later column was asked for, gives no rows.
+BLOCKS = """
+SELECT sum(pg_catalog.pg_stat_get_xact_blocks_fetched(relation.oid))::bigint
+FROM pg_catalog.pg_class AS relation
+LEFT JOIN pg_catalog.pg_index AS index ON index.indexrelid = relation.oid
+WHERE %s::regclass IN (relation.oid, index.indrelid)
+"""
+
 
 def forget(cursor: Any, known: str, tables: Iterable[str]) -> None:
     """Let the planner know of no more rows than a VACUUM saw, by a name of `KNOWN`."""
@@ -53,3 +61,10 @@ def rows_read(cursor: Any, table: str) -> int:
     cursor.execute(READ, [table])
     [(rows,)] = cursor.fetchall()
     return int(rows)
+
+
+def blocks_read(cursor: Any, table: str) -> int:
+    """Return how many blocks of a table and its indexes this transaction has read."""
+    cursor.execute(BLOCKS, [table])
+    [(blocks,)] = cursor.fetchall()
+    return int(blocks)

@@ -20,8 +20,9 @@ SELECT
         FROM (
             SELECT dependency.predecessor_id AS id
             FROM pgjobs_dependency AS dependency
-            WHERE dependency.job_id = %(id)s::bigint
-            ORDER BY dependency.predecessor_id
+            -- Here and below in an order that one index alone begins with.
+            WHERE dependency.job_id >= %(id)s::bigint AND dependency.job_id <= %(id)s::bigint
+            ORDER BY dependency.job_id, dependency.predecessor_id
             LIMIT %(max_neighbours)s::integer
         ) AS edge
         LEFT JOIN LATERAL (
@@ -33,8 +34,10 @@ SELECT
         FROM (
             SELECT dependency.job_id AS id
             FROM pgjobs_dependency AS dependency
-            WHERE dependency.predecessor_id = %(id)s::bigint
-            ORDER BY dependency.job_id
+            WHERE
+                dependency.predecessor_id >= %(id)s::bigint
+                AND dependency.predecessor_id <= %(id)s::bigint
+            ORDER BY dependency.predecessor_id, dependency.job_id
             LIMIT %(max_neighbours)s::integer
         ) AS edge
         LEFT JOIN LATERAL (

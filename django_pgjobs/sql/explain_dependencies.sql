@@ -7,8 +7,9 @@ SELECT edge.predecessor_id, predecessor.status, edge.jobs
 FROM (
     SELECT dependency.predecessor_id, count(*) OVER () AS jobs
     FROM pgjobs_dependency AS dependency
-    WHERE dependency.job_id = %(id)s::bigint
-    ORDER BY dependency.predecessor_id
+    -- In an order that one index alone begins with.
+    WHERE dependency.job_id >= %(id)s::bigint AND dependency.job_id <= %(id)s::bigint
+    ORDER BY dependency.job_id, dependency.predecessor_id
     LIMIT %(max_jobs)s::integer
 ) AS edge
 LEFT JOIN LATERAL (

@@ -62,4 +62,6 @@ CREATE TABLE pgjobs_dependency (
     after_failure   text    NOT NULL CHECK (after_failure IN ('cancel', 'run', 'hold')),
     UNIQUE (predecessor_id, job_id)
 );
-CREATE INDEX pgjobs_dependency_job ON pgjobs_dependency (job_id, predecessor_id);
+-- The predecessor is no part of its key: where the planner knows of no rows, it would read all of
+-- that to find those of one.
+CREATE INDEX pgjobs_dependency_job ON pgjobs_dependency (job_id) INCLUDE (predecessor_id);

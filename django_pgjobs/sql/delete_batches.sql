@@ -11,7 +11,7 @@ WITH page AS MATERIALIZED (
         SELECT batch.id
         FROM pgjobs_batch AS batch
         WHERE batch.root_id = root.id
-        ORDER BY batch.root_id DESC, batch.id DESC
+        ORDER BY batch.root_id, -batch.id
         LIMIT %(max_batches)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS taken

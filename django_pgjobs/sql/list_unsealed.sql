@@ -20,7 +20,7 @@ WITH tree AS (
                     WHERE job.id = %(id)s::bigint
                 )
         )
-    ORDER BY batch.root_id, batch.id
+    ORDER BY batch.root_id DESC, -batch.id DESC
     LIMIT %(max_looked_at)s::integer
 )
 SELECT tree.id

@@ -75,7 +75,8 @@ CREATE INDEX pgjobs_batch_parent ON pgjobs_batch (parent_id) WHERE parent_id IS 
 -- For lists of workflows. Its condition is another than that of pgjobs_batch_ended, for which it is
 -- not to be taken.
 CREATE INDEX pgjobs_batch_workflow ON pgjobs_batch (id) WHERE root_id = id;
-CREATE INDEX pgjobs_batch_root ON pgjobs_batch (root_id, id);
+-- Minus the id: where the planner knows of no rows, it would read all of an index of ids to find one.
+CREATE INDEX pgjobs_batch_root ON pgjobs_batch (root_id, (-id));
 CREATE INDEX pgjobs_batch_broken ON pgjobs_batch (root_id) WHERE broken <> '';
 -- Parts that jobs have left open; those that are complete may be many.
 CREATE INDEX pgjobs_batch_left_open ON pgjobs_batch (parent_id)

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_pgjobs.queries.cursor import fetch
-from tests.factories import make_batch, make_jobs
+from tests.factories import make_batch, make_job, make_jobs
 from tests.planner import KNOWN, forget, rows_read
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -44,6 +44,18 @@ FILLS = (
     SELECT n, n + 1, 'cancel' FROM generate_series(900000, 899999 + %s) AS n
     """,
 )
+LANES = """
+INSERT INTO pgjobs_job (task_path, queue_name, concurrency_key)
+SELECT 'shop.tasks.send', 'queue', CASE WHEN n %% 2 = 0 THEN 'account ' || n END
+FROM generate_series(1, %s) AS n
+"""
+# Of the job that is next, and of the first ten.
+PLACES: dict[str, dict[str, Any]] = {
+    "explain_lane": {"max_named": 10},
+    "explain_place": {"max_jobs": 10},
+    "list_rate_keys": {"max_jobs": 10, "max_limits": 10, "max_states": 10, "max_keys": 10},
+    "list_concurrency_keys": {"max_jobs": 10, "max_running": 10, "max_keys": 10},
+}
 AT_ONCE = {"run_after": None, "delay": None, "spread": 0.0}
 STATEMENTS: dict[str, dict[str, Any]] = {
     "cancel_jobs": {"max_dependencies": 100},
@@ -82,6 +94,16 @@ def test_no_others_are_read(known: str, jobs: int) -> None:
         params |= {"batch_id": batch, "parent_id": owner, "waits_for": [before]}
         read = {name: read_by(cursor, name, params | more) for name, more in STATEMENTS.items()}
     assert {name: rows for name, rows in read.items() if rows > 50 * jobs} == {}
+
+
+@pytest.mark.parametrize("known", [*KNOWN, "all"])
+def test_who_asks_for_the_first_jobs_reads_no_others(known: str) -> None:
+    first = make_job(concurrency_key="first", priority=100)
+    with connection.cursor() as cursor:
+        cursor.execute(LANES, [OTHERS])
+        know(cursor, known)
+        read = {name: read_by(cursor, name, {"id": first} | more) for name, more in PLACES.items()}
+    assert {name: rows for name, rows in read.items() if rows > 100} == {}
 
 
 def know(cursor: Any, known: str) -> None:

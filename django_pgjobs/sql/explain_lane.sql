@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
                 earlier.concurrency_limit, earlier.skips_waiting
             FROM pgjobs_job_live AS earlier
             WHERE
-                {earlier.is_ready}
+                {earlier.is_ready} AND {earlier.is_walked}
                 AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
                 AND earlier.is_async = job.is_async
                 AND -earlier.priority = -job.priority

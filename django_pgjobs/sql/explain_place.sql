@@ -20,7 +20,7 @@ CROSS JOIN LATERAL (
         SELECT plain.task_path
         FROM pgjobs_job_live AS plain
         WHERE
-            {plain.is_ready} AND plain.lane IS NULL
+            {plain.is_ready} AND {plain.is_walked} AND plain.lane IS NULL
             AND plain.backend = job.backend AND plain.queue_name = job.queue_name
             AND plain.is_async = job.is_async
             -- Those of the same priority take turns with a job that has keys.
@@ -34,7 +34,7 @@ CROSS JOIN LATERAL (
         SELECT earlier.task_path
         FROM pgjobs_job_live AS earlier
         WHERE
-            {earlier.is_ready} AND earlier.lane IS NOT NULL
+            {earlier.is_ready} AND {earlier.is_walked} AND earlier.lane IS NOT NULL
             AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
             AND earlier.is_async = job.is_async
             AND -earlier.priority = -job.priority

@@ -15,7 +15,7 @@ waiting AS (
         SELECT job.lane
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name
         LIMIT (SELECT %(max_jobs)s::integer)
     ) AS bounded
@@ -61,7 +61,8 @@ LEFT JOIN LATERAL (
             SELECT job.concurrency_limit AS jobs
             FROM pgjobs_job_live AS job
             WHERE
-                {job.is_in_line} AND job.concurrency_key = seen.key
+                {job.is_in_line} AND {job.is_walked}
+                AND job.concurrency_key = seen.key
             ORDER BY job.concurrency_key, job.id
             LIMIT 1
         )

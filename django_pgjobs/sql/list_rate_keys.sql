@@ -18,7 +18,7 @@ WITH lane AS MATERIALIZED (
         SELECT job.lane
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name
         LIMIT (SELECT %(max_jobs)s::integer)
     ) AS bounded

@@ -58,32 +58,47 @@ FROM (
         WHERE
             {paged.is_countable}
             AND (
-                -- Of an EXISTS the planner might make a hash of the pages of all batches.
+                -- Of an EXISTS the planner might make a hash of the pages of all batches. In an
+                -- order, here and below, that one index alone has: by the primary key all that a
+                -- batch keeps would be read.
                 (
                     SELECT page.batch_id
-                    FROM pgjobs_batch_page AS page
-                    WHERE
-                        page.batch_id = paged.batch_id
-                        AND page.is_kept = ((
+                    FROM (
+                        SELECT (
                             SELECT batch.cancel_requested_at
                             FROM pgjobs_batch AS batch
                             WHERE batch.id = paged.batch_id
                             LIMIT 1
-                        ) IS NULL)
+                        ) IS NULL AS is_kept
+                        OFFSET 0
+                    ) AS due
+                    CROSS JOIN LATERAL (
+                        SELECT each.batch_id
+                        FROM pgjobs_batch_page AS each
+                        WHERE
+                            each.batch_id = paged.batch_id
+                            AND each.is_kept >= due.is_kept AND each.is_kept <= due.is_kept
+                        ORDER BY each.is_kept, each.source_id
+                        LIMIT 1
+                    ) AS page
                     LIMIT 1
                 ) IS NOT NULL
                 OR (
                     SELECT page.batch_id
-                    FROM pgjobs_batch_page AS page
-                    WHERE
-                        page.batch_id = paged.batch_id AND NOT page.is_kept
-                        -- As a join the planner would read all jobs.
-                        AND (
-                            SELECT job.id
-                            FROM pgjobs_job_live AS job
-                            WHERE job.id = page.source_id
-                            LIMIT 1
-                        ) IS NULL
+                    FROM (
+                        SELECT each.batch_id, each.source_id
+                        FROM pgjobs_batch_page AS each
+                        WHERE each.batch_id = paged.batch_id AND each.is_kept < TRUE
+                        ORDER BY each.is_kept, each.source_id
+                        OFFSET 0
+                    ) AS page
+                    -- As a join the planner would read all jobs.
+                    WHERE (
+                        SELECT job.id
+                        FROM pgjobs_job_live AS job
+                        WHERE job.id = page.source_id
+                        LIMIT 1
+                    ) IS NULL
                     LIMIT 1
                 ) IS NOT NULL
             )

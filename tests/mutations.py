@@ -307,9 +307,16 @@ MUTATIONS = (
     Mutation(
         "end of a session that stands still with the keyed claim",
         "django_pgjobs/queries/connection.py",
-        "before, after = [_send_begin, _send_patience], [_send_commit]",
-        "before, after = [_send_begin], [_send_commit]",
+        "        if is_idle and asks:",
+        "        if False:",
         ("tests/worker/test_sessions.py",),
+    ),
+    Mutation(
+        "snapshots of a claim behind a pooler with another isolation",
+        "django_pgjobs/queries/connection.py",
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "BEGIN",
+        ("tests/races/test_keyed_claims.py",),
     ),
     *(Mutation(*mutated) for mutated in METRICS),
     *(Mutation(*mutated) for mutated in PROCESS),

@@ -104,7 +104,9 @@ def _roll_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
 
 
 def _send_begin(cursor: Cursor) -> None:
-    cursor.execute("BEGIN")
+    # A pooler's session may have another default, by which no statement sees what those it waited
+    # for have committed.
+    cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
 
 def _send_commit(cursor: Cursor) -> None:
@@ -254,8 +256,11 @@ class OwnConnection:
         before: list[Send] = []
         after: list[Send] = []
         is_idle = connection.info.transaction_status == TransactionStatus.IDLE
-        if is_idle and any(isinstance(send, Question) for send in sends):
-            before, after = [_send_begin, _send_patience], [_send_commit]
+        asks = any(isinstance(send, Question) for send in sends)
+        if is_idle and (asks or not self.is_direct):
+            before, after = [_send_begin], [_send_commit]
+        if is_idle and asks:
+            before.append(_send_patience)
         if not self.is_direct:
             # A pooler's session keeps no settings of ours.
             before.append(self._send_lock_timeout)

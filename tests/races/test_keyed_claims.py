@@ -25,13 +25,14 @@ from tests import tasks
 from tests.factories import count_jobs, make_job, make_worker
 from tests.process.history import Event, find_crowds, find_disorder, find_lost
 from tests.races.support import DjangoThread, open_transaction, wait_until_role_is_blocked
-from tests.worker.keyed import keyed_claim
+from tests.worker.keyed import KEYED, keyed_claim
 from tests.worker.support import ids, make_options, write
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 OpenOwn = Callable[[], OwnConnection]
 
+ISOLATION = "default_transaction_isolation"
 QUEUES = ("default", "mail")
 PRIORITIES = range(5)
 
@@ -262,18 +263,28 @@ def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
         assert cursor.fetchall() == [([1],)]
 
 
-def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(open_own: OpenOwn) -> None:
-    """Its snapshot is younger than the commit that it waited for."""
+@pytest.mark.parametrize("isolation", [None, "repeatable read", "serializable"])
+def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(
+    open_own: OpenOwn, isolation: str | None
+) -> None:
+    """Its snapshot is younger than the commit that it waited for, also if a pooler's sessions have
+    another *isolation* by the role.
+    """
     first, second = open_own(), open_own()
+    if isolation:
+        second.open().execute("SELECT set_config(%s, %s, FALSE)", [ISOLATION, isolation])
+        second.is_direct = False
     keyed_claim(first, make_worker())  # makes the row that is held, if a flush took it
-    jobs = [make_job(concurrency_key="shop:1", concurrency_limit=3) for _ in range(5)]
-    worker_id = make_worker()
+    limited = {"concurrency_key": "shop:1", "concurrency_limit": 3}
+    others = [make_job(queue_name="mail", **limited) for _ in range(2)]
+    jobs = [make_job(**limited) for _ in range(3)]
+    worker_id, segments = make_worker(), [Segment(KEYED)]
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
-        waiter = DjangoThread(lambda: keyed_claim(second, worker_id, waits=True))
+        waiter = DjangoThread(lambda: keyed_claim(second, worker_id, segments=segments, waits=True))
         wait_until_role_is_blocked(second.role)
-        Job.objects.filter(pk__in=jobs[:2]).update(status="running")
-    assert ids(waiter.result()) == [jobs[2]]
+        Job.objects.filter(pk__in=others).update(status="running")
+    assert ids(waiter.result()) == jobs[:1]
 
 
 def test_a_turn_that_was_waited_for_says_how_long(open_own: OpenOwn) -> None:

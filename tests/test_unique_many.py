@@ -12,6 +12,7 @@ from django_pgjobs import DuplicateJob, JobError, Task
 from django_pgjobs.models import Job
 from tests.factories import count_jobs, get_job
 from tests.models import Effect
+from tests.planner import KNOWN, forget_jobs, rows_read
 from tests.test_unique import (
     push,
     push_latest,
@@ -154,3 +155,20 @@ def test_the_time_grows_with_the_number_of_rows_and_not_with_its_square(unique: 
     queryset = Effect.objects.filter(Q(pk=F("pk") + 0) & Q(pk=F("pk") * 1) & Q(pk=F("pk") - 0))
     assert unique.enqueue_from(queryset, product_id=F("pk")) == 20_000
     assert unique.enqueue_from(queryset, product_id=F("pk")) == 0
+
+
+@pytest.mark.parametrize("known", KNOWN)
+def test_the_job_that_is_met_is_read_alone_however_few_the_planner_knows_of(known: str) -> None:
+    # Their keys are long, so the planner may take their index for longer than the table.
+    fill = (
+        "INSERT INTO pgjobs_job (task_path, unique_key)"
+        " SELECT 'shop.tasks.send', n || repeat('x', 100) FROM generate_series(1, 20000) AS n"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE pgjobs_job")
+        cursor.execute(fill)
+        forget_jobs(cursor, known)
+        before = rows_read(cursor, "pgjobs_job_live")
+        for unique in (push, push_waiting, push_latest):
+            assert unique.enqueue(1).id == unique.enqueue(1).id
+        assert rows_read(cursor, "pgjobs_job_live") - before < 20

@@ -27,9 +27,12 @@ WRITE_TERMS = {
         " %(rate_cost)s::integer, %(max_losses)s::integer, {{it}.expiry_as_asked},"
         " %(on_failure)s::jsonb"
     ),
-    # Of a job: no other one of its task may have its unique key. The index is partial on just this.
+    # Of a job: no other one of its task may have its unique key. The index is partial on just this,
+    # but for the subquery, which is dear by any other way (`is_walked`).
     "occupies_key": (
         "{it}.unique_key IS NOT NULL AND ({it}.claim = 0 OR NOT {it}.unique_until_claimed)"
+        " AND ({it}.unique_key IS NOT NULL OR (SELECT TRUE"
+        " FROM generate_series(1, 100000000) AS n WHERE n = length({it}.unique_key)))"
     ),
     # Of a job that is inserted: where another one does. A table has no name here.
     "on_occupied_key": (

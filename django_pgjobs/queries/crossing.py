@@ -13,7 +13,7 @@ from typing import Any
 from django.db import OperationalError, transaction
 from psycopg.errors import SerializationFailure
 
-from django_pgjobs.queries.cursor import fetch
+from django_pgjobs.queries.cursor import Cursor, fetch
 
 # After so many conflicts other transactions are not the cause: a trigger raises the error, or the
 # transaction keeps its snapshot.
@@ -35,3 +35,12 @@ def fetch_again_if_crossed(cursor: Any, name: str, params: Mapping[str, Any]) ->
             if not is_crossed or tries == TRIES:
                 raise
         tries += 1
+
+
+def read_what_is_committed(cursor: Cursor) -> None:
+    """Let the statements of a transaction that has just begun see what others commit meanwhile.
+
+    The project, or its role, may have another isolation as the default: by that a statement fails
+    if one of its rows was changed since the first one.
+    """
+    cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

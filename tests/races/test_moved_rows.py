@@ -16,7 +16,7 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_pgjobs import cancel, requeue, reschedule
-from django_pgjobs.bulk import ACTIONS
+from django_pgjobs.bulk import ACTIONS, Selection, changes, create_change, run_page
 from django_pgjobs.queries.bulk import reset_attempts
 from tests.factories import count_jobs, get_job, make_job, make_running_job
 from tests.helpers import connect
@@ -278,3 +278,28 @@ def test_a_change_that_is_always_crossed_gives_up_and_the_transaction_goes_on(
     connections.close_all()
     assert Effect.objects.count() == 2
     assert get_job(job_id).status == "ready"
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_page_of_a_bulk_change_sees_what_is_committed_meanwhile(
+    admin_user: Any, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    """Whatever the project's default: a busy queue changes some job of each page."""
+    jobs = [make_job() for _ in range(3)]
+    change = create_change(
+        ACTIONS["cancel"], Selection({"status": "ready"}).pinned(), {}, user=admin_user
+    )
+    real = changes._apply
+
+    def apply(*given: Any) -> Any:
+        with connect() as other:
+            other.execute("UPDATE pgjobs_job SET note = 'seen' WHERE id = %s", [jobs[0]])
+        return real(*given)
+
+    monkeypatch.setattr(changes, "_apply", apply)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('default_transaction_isolation', %s, FALSE)", [isolation])
+        try:
+            assert run_page(change.pk).changed == jobs
+        finally:
+            cursor.execute("RESET default_transaction_isolation")

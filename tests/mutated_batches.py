@@ -170,8 +170,8 @@ BATCHES = (
     (
         "batch whose jobs were locked when it was cancelled",
         CANCELS,
-        "        ) IS NOT NULL OR EXISTS (",
-        "        ) IS NOT NULL AND FALSE OR EXISTS (",
+        "        ) IS NOT NULL OR (",
+        "        ) IS NOT NULL AND FALSE OR (",
         WORKER,
     ),
     (

@@ -9,7 +9,7 @@ WITH {root.noted},
 busy AS MATERIALIZED (
     SELECT DISTINCT job.batch_id
     FROM pgjobs_job_live AS job
-    WHERE job.status = 'running' AND job.batch_id IS NOT NULL
+    WHERE job.status = 'running' AND {job.is_of_workers} AND job.batch_id IS NOT NULL
 )
 SELECT root.id
 FROM pgjobs_batch AS root

@@ -35,6 +35,11 @@ TERMS = {
         "({it}.batch_id IS NOT NULL"
         " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = {it}.batch_id))"
     ),
+    # Beside `status = 'running'`: the same for the index of running jobs.
+    "is_of_workers": (
+        "({it}.status = 'running'"
+        " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = {it}.worker_id))"
+    ),
     # It runs. Not "status = 'running'", where it is found by its id: that would let the planner
     # walk the index of running jobs, which is full of dead entries, instead of the primary key.
     "runs": "{it}.status IN ('ready', 'running') AND {it}.status <> 'ready'",

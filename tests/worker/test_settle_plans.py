@@ -62,6 +62,9 @@ FILLS = {
     """,
 }
 
+# Read from the beginning to the end they give no rows.
+INDEXES = ("pgjobs_job_live_pkey", "pgjobs_batch_root")
+
 
 def settle(batch: int) -> Callable[[Any], object]:
     return lambda cursor: batches.settle(cursor, [batch])
@@ -159,14 +162,17 @@ STEPS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["new", "analyzed"])
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("by_worker", [True, False], ids=["worker", "django"])
-def test_no_rows_of_others_are_read(by_worker: bool, known: str) -> None:
+def test_no_rows_of_others_are_read(by_worker: bool, known: str, is_analyzed: bool) -> None:
     with connection.cursor() as cursor:
         # Files of their own: what tests before this one have left changes what plans cost.
         cursor.execute("TRUNCATE pgjobs_job, pgjobs_batch")
         for fill in FILLS.values():
             cursor.execute(fill, [OTHERS])
+        if is_analyzed:
+            cursor.execute(f"ANALYZE {', '.join(FILLS)}")
         forget(cursor, known, FILLS)
         if by_worker:
             plan_like_a_worker(cursor)
@@ -178,11 +184,15 @@ def rows_of_each(cursor: Any, prepare: Callable[[], Callable[[Any], object]]) ->
     """Return of which tables what was prepared reads many rows."""
     point = transaction.savepoint()
     run = prepare()
-    before = {table: rows_read(cursor, table) for table in FILLS}
+    rows = {table: rows_read(cursor, table) for table in FILLS}
+    blocks = {index: blocks_read(cursor, index) for index in INDEXES}
     run(cursor)
-    read = {table: rows_read(cursor, table) - before[table] for table in FILLS}
+    read = {table: rows_read(cursor, table) - rows[table] for table in FILLS}
+    of_indexes = {index: blocks_read(cursor, index) - blocks[index] for index in INDEXES}
     transaction.savepoint_rollback(point)
-    return {table: rows for table, rows in read.items() if rows > 1000}
+    return {table: many for table, many in read.items() if many > 1000} | {
+        index: many for index, many in of_indexes.items() if many > 100
+    }
 
 
 @pytest.mark.parametrize("known", KNOWN)

@@ -83,6 +83,9 @@ BEGIN
             WHERE
                 running.status = 'running' AND running.batch_id = ANY (cancelling)
                 AND running.cancel_requested_at IS NULL
+            -- Here and below in the order of the index of running jobs: by the primary key all
+            -- jobs would be looked through where the planner knows of none.
+            ORDER BY running.worker_id, running.id
             -- A job that adds to its batch has locked its own row FOR KEY SHARE.
             FOR NO KEY UPDATE SKIP LOCKED
         ))
@@ -102,12 +105,15 @@ BEGIN
             WHERE job.status = 'ready' AND job.batch_id >= batch.id AND job.batch_id <= batch.id
             ORDER BY job.batch_id, job.id
             LIMIT 1
-        ) IS NOT NULL OR EXISTS (
-            SELECT FROM home.pgjobs_job_live AS job
+        ) IS NOT NULL OR (
+            SELECT job.id
+            FROM home.pgjobs_job_live AS job
             WHERE
                 job.status = 'running' AND job.batch_id = batch.id
                 AND job.cancel_requested_at IS NULL
-        )
+            ORDER BY job.worker_id, job.id
+            LIMIT 1
+        ) IS NOT NULL
         RETURNING change.batch_id
     )
     SELECT array_agg(noted.batch_id) INTO batches FROM noted;
@@ -141,6 +147,7 @@ BEGIN
                         FROM home.pgjobs_batch AS batch
                         WHERE batch.id = running.batch_id AND batch.id = ANY (resumed)
                     )
+                ORDER BY running.worker_id, running.id
                 FOR NO KEY UPDATE SKIP LOCKED
             ))
             AND job.status IN ('ready', 'running') AND job.status <> 'ready';
@@ -153,12 +160,15 @@ BEGIN
         FROM home.pgjobs_batch AS batch
         WHERE
             batch.id = ANY (resumed)
-            AND EXISTS (
-                SELECT FROM home.pgjobs_job_live AS running
+            AND (
+                SELECT running.id
+                FROM home.pgjobs_job_live AS running
                 WHERE
                     running.status = 'running' AND running.batch_id = batch.id
                     AND running.cancel_requested_at <= batch.unasked_at
-            )
+                ORDER BY running.worker_id, running.id
+                LIMIT 1
+            ) IS NOT NULL
     );
     UPDATE home.pgjobs_batch AS batch
     SET unasked_at = NULL

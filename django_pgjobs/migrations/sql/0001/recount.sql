@@ -27,8 +27,14 @@ BEGIN
     FOR look IN 1..2 LOOP
         WITH busy AS MATERIALIZED (
             SELECT DISTINCT job.batch_id
-            FROM home.pgjobs_job_live AS job
-            WHERE job.status = 'running' AND job.batch_id = ANY (looked)
+            FROM (
+                -- In an order that the index of running jobs alone has.
+                SELECT running.batch_id
+                FROM home.pgjobs_job_live AS running
+                WHERE running.status = 'running' AND running.batch_id = ANY (looked)
+                ORDER BY running.worker_id, running.id
+                OFFSET 0
+            ) AS job
         ),
         missing AS MATERIALIZED (
             SELECT batch.id

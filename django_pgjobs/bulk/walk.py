@@ -22,6 +22,7 @@ from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, narrow
+from django_pgjobs.queries.budget import walking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
@@ -121,14 +122,19 @@ class Walk:
         if here["leg"] >= len(self.legs):
             return [], None
         leg = self.legs[here["leg"]]
+        with walking(job_database()):
+            ids, end = self._read(leg, here)
+        return [job_id for job_id, _ in ids], self._next(here, leg, ids, end)
+
+    def _read(self, leg: Leg, here: Position) -> tuple[list[Any], Any]:
+        """Return the jobs of a page with their places in the leg, and where its window ends."""
         rows = _jobs().filter(leg.where & _after(leg, here))
         end = None if self._selection.is_of_ids else self._window_end(leg, rows)
         found = self._narrow(rows.filter(self._condition))
         if end is not None:
             found = found.filter(**{f"{leg.by}__lte": _value(leg, end)})
         order = ("id",) if leg.by == "id" else (leg.by, "id")
-        ids = list(found.order_by(*order).values_list("id", _stored(leg))[: self._page_jobs])
-        return [job_id for job_id, _ in ids], self._next(here, leg, ids, end)
+        return list(found.order_by(*order).values_list("id", _stored(leg))[: self._page_jobs]), end
 
     def jobs(self) -> QuerySet[Job]:
         """Return all of the jobs at once; to read them may take long."""

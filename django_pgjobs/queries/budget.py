@@ -46,13 +46,19 @@ def time_budget(
     rolled back.
     """
     longest = seconds * (1 - BEGINNING) if together else seconds
-    with apart(alias), connections[alias].cursor() as cursor:
-        limits = {"statement_timeout": f"{max(int(longest * 1000), 1)}ms", "jit": "off"}
-        before = _set(cursor, limits | WALKING if walks else limits)
+    limits = {"statement_timeout": f"{max(int(longest * 1000), 1)}ms", "jit": "off"}
+    with apart(alias), _with_settings(alias, limits | WALKING if walks else limits):
         yield _go_on_in(seconds if together else math.inf)
-        # A savepoint that is released leaves the setting to the transaction around it.
-        if len(connections[alias].savepoint_ids) > 0:
-            _set(cursor, before)
+
+
+@contextmanager
+def walking(alias: str) -> Iterator[None]:
+    """Let statements on *alias* walk indexes, as within a `time_budget`, but take their time.
+
+    In a transaction, or a savepoint of the one that is open.
+    """
+    with transaction.atomic(using=alias), _with_settings(alias, {"jit": "off"} | WALKING):
+        yield
 
 
 @contextmanager
@@ -80,6 +86,17 @@ def _go_on_in(seconds: float) -> Callable[[], None]:
             raise TooSlow(f"the statements before took most of {seconds:g} s.")
 
     return go_on
+
+
+@contextmanager
+def _with_settings(alias: str, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings in the transaction or savepoint that has just begun, up to its end."""
+    with connections[alias].cursor() as cursor:
+        before = _set(cursor, settings)
+        yield
+        # A savepoint that is released leaves the setting to the transaction around it.
+        if len(connections[alias].savepoint_ids) > 0:
+            _set(cursor, before)
 
 
 def _set(cursor: Cursor, settings: Mapping[str, str]) -> dict[str, str]:

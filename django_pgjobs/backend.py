@@ -23,7 +23,7 @@ from django_pgjobs.compat import (
     TaskResultDoesNotExist,
     task_backends,
 )
-from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, MAX_TASK_PATH, OWN_QUEUE
+from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.backends import OPTION_RULES
 from django_pgjobs.declaring.endings import find_follow_up
@@ -37,9 +37,10 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import KnownJob
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
+from django_pgjobs.values.bounds import MAX_ALIAS_BYTES, MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import parse_job_id
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import fits_column
 from django_pgjobs.values.twins import has_async_twin
 
 # What the module that was started is called, in its process and in those that it starts: a worker
@@ -92,9 +93,9 @@ class PgJobsBackend(BaseTaskBackend):
             instant_or_delay(run_after)
         except (TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from None
-        _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
-        _check_text("the task's path", task.module_path, MAX_TASK_PATH)
-        _check_text("the alias in TASKS", self.alias, MAX_ALIAS)
+        _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME_BYTES)
+        _check_text("the task's path", task.module_path, MAX_TASK_PATH_BYTES)
+        _check_text("the alias in TASKS", self.alias, MAX_ALIAS_BYTES)
 
     @has_async_twin
     def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
@@ -255,7 +256,7 @@ def _with_instant(task: AnyTask, run_after: datetime | None) -> AnyTask:
 
 
 def _check_text(name: str, text: Any, limit: int) -> None:
-    if not is_storable(text) or not 1 <= len(text.encode()) <= limit:
+    if not fits_column(text, limit):
         raise InvalidTask(
             f"expected {name} to be text of 1 to {limit} bytes without NUL, got {text!r}."
         )

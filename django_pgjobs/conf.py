@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_pgjobs.values.bounds import COUNTS, is_count
+from django_pgjobs.values.bounds import COUNTS, MAX_LIMIT_NAME_BYTES, is_count
 from django_pgjobs.values.hosts import HOST
 from django_pgjobs.values.payload import is_storable, shorten
 
@@ -204,13 +204,6 @@ _RULES = {
 # Settings that no message and no page may show.
 SECRETS = {"METRICS_TOKEN", "CALLBACK_SECRET"}
 
-# What the domains of the columns allow, in bytes.
-MAX_QUEUE_NAME = 128
-MAX_TASK_PATH = 512
-MAX_ALIAS = 128
-
-# What the columns of pgjobs_rate_limit hold, in bytes.
-MAX_NAME_BYTES = 512
 _COUNT = f"a whole number {COUNTS}"
 _LIMIT_RULES = {
     "count": SettingRule(int, _COUNT, is_count),
@@ -271,8 +264,9 @@ def _find_expression_problems(expression: object) -> Iterator[str]:
 
 
 def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
-    if not isinstance(name, str) or not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
-        yield f"expected a name of 1 to {MAX_NAME_BYTES} bytes, got {name!r}"
+    size = len(name.encode(errors="replace")) if isinstance(name, str) else 0
+    if not isinstance(name, str) or not 1 <= size <= MAX_LIMIT_NAME_BYTES:
+        yield f"expected a name of 1 to {MAX_LIMIT_NAME_BYTES} bytes, got {name!r}"
     elif "\n" in name or not is_storable(name):
         yield f"expected a name of one line without NUL or lone surrogates, got {name!r}"
     if not isinstance(limit, Mapping) or not {"count", "period"} <= limit.keys():

@@ -27,8 +27,9 @@ from django_pgjobs.exceptions import DuplicateWorkflow
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.bounds import MAX_KEY_BYTES
 from django_pgjobs.values.given import flag
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import fits_column
 from django_pgjobs.values.twins import has_async_twin
 from django_pgjobs.workflows.adding import check_name, check_policy, encode_metadata
 from django_pgjobs.workflows.blocks import Block, Policy, batch_model, rows
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from django_pgjobs.models import Batch
 
 P = ParamSpec("P")
-
-# What the bound of the column allows.
-MAX_KEY_BYTES = 512
 
 
 class Opening(AbstractContextManager["Batch"]):
@@ -151,9 +149,7 @@ def _open(
 
 def _check_names(name: str, dedupe_key: str | None, on_conflict: str) -> None:
     check_name(name)
-    if dedupe_key is not None and (
-        not is_storable(dedupe_key) or not 1 <= len(dedupe_key.encode()) <= MAX_KEY_BYTES
-    ):
+    if dedupe_key is not None and not fits_column(dedupe_key, MAX_KEY_BYTES):
         raise ValueError(
             f"expected dedupe_key to be text of 1 to {MAX_KEY_BYTES} bytes without NUL, got "
             f"{dedupe_key!r}."

@@ -15,8 +15,9 @@ from pathlib import Path
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from django_pgjobs.management.arguments import MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_SLOTS
+from django_pgjobs.management.arguments import MAX_SLOTS, MAX_WORKER_NAME_BYTES
 from django_pgjobs.status import PauseKind
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
 from tests.helpers import ROOT, in_a_loop
 from tests.test_house import check_ids
 
@@ -231,7 +232,7 @@ def test_every_flag_is_documented_with_its_bounds() -> None:
 
 def test_the_bounds_of_names_on_the_command_line_are_documented() -> None:
     page = read("workers.md")
-    for bound in (MAX_SLOTS, MAX_QUEUE_BYTES, MAX_NAME_BYTES):
+    for bound in (MAX_SLOTS, MAX_QUEUE_NAME_BYTES, MAX_WORKER_NAME_BYTES):
         assert re.search(rf"(to|most) {bound}\b", page), bound
 
 

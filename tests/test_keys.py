@@ -27,10 +27,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import Task, task
 from django_pgjobs.compat import InvalidTask
-from django_pgjobs.declaring.keys import MAX_KEY_BYTES, parse_template, render_key
+from django_pgjobs.declaring.keys import parse_template, render_key
 from django_pgjobs.declaring.redaction import MASK
 from django_pgjobs.exceptions import DuplicateJob
 from django_pgjobs.models import Job
+from django_pgjobs.values.bounds import MAX_KEY_BYTES
 from tests import tasks
 from tests.factories import count_jobs, get_job
 from tests.models import Effect

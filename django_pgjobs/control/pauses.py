@@ -13,11 +13,10 @@ from typing import Any, Never
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgjobs.conf import MAX_QUEUE_NAME
-from django_pgjobs.declaring.keys import MAX_KEY_BYTES
 from django_pgjobs.queries import control, notifications
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import PauseKind
+from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import is_storable, shorten
@@ -100,7 +99,7 @@ def _target(
     [(kind, value)] = named
     name = getattr(value, "module_path", value) if kind is PauseKind.TASK else value
     _check_text(kind.value, name, "a task or its path" if kind is PauseKind.TASK else "text")
-    most = MAX_QUEUE_NAME if kind is PauseKind.QUEUE else MAX_KEY_BYTES
+    most = MAX_QUEUE_NAME_BYTES if kind is PauseKind.QUEUE else MAX_KEY_BYTES
     if not 1 <= len(name.encode()) <= most or "\n" in name or "\r" in name:
         raise ValueError(
             f"{function}() expected {kind.value}= to be one line of 1 to {most} bytes, got "

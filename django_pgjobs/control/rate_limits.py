@@ -31,13 +31,12 @@ from django.db import connections, router
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.context import current_job
-from django_pgjobs.declaring.keys import MAX_KEY_BYTES
 from django_pgjobs.exceptions import RateLimited, UnknownRateLimit, seconds_or_none
 from django_pgjobs.queries import rate_limits
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.values.bounds import COUNTS, is_count
+from django_pgjobs.values.bounds import COUNTS, MAX_KEY_BYTES, is_count
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.twins import has_async_twin
 

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from django_pgjobs.conf import ATTEMPTS, MAX_ALIAS, MAX_QUEUE_NAME, accepts
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.conf import ATTEMPTS, accepts
+from django_pgjobs.values.bounds import MAX_ALIAS_BYTES, MAX_QUEUE_NAME_BYTES
+from django_pgjobs.values.payload import fits_column
 
 KEYS = ("BACKEND", "QUEUES", "OPTIONS")
 OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": ATTEMPTS}
@@ -21,17 +22,18 @@ def find_backend_problems(
     *known_options* are the keys of OPTIONS that its class takes.
     """
     place = f"TASKS[{alias!r}]"
-    if not is_storable(alias) or not 1 <= len(alias.encode()) <= MAX_ALIAS:
-        fact = f"expected an alias of 1 to {MAX_ALIAS} bytes without NUL in TASKS, got {alias!r}."
+    if not fits_column(alias, MAX_ALIAS_BYTES):
+        expected = f"an alias of 1 to {MAX_ALIAS_BYTES} bytes without NUL"
+        fact = f"expected {expected} in TASKS, got {alias!r}."
         yield fact, "Give it another name."
     for key in params:
         if key not in KEYS:
             yield f"unknown key {key!r} in {place}.", _hint(key, KEYS)
     queues = params.get("QUEUES", [])
     if not isinstance(queues, list | tuple | set | frozenset) or not all(
-        is_storable(name) and 1 <= len(name.encode()) <= MAX_QUEUE_NAME for name in queues
+        fits_column(name, MAX_QUEUE_NAME_BYTES) for name in queues
     ):
-        names = f"a list of names of 1 to {MAX_QUEUE_NAME} bytes"
+        names = f"a list of names of 1 to {MAX_QUEUE_NAME_BYTES} bytes"
         fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
         yield fact, "Write [] to allow any name."
     options = params.get("OPTIONS", {})

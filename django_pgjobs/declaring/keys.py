@@ -20,12 +20,11 @@ from typing import Any
 from django_pgjobs.compat import normalize_json
 from django_pgjobs.declaring.redaction import MASK, is_secret
 from django_pgjobs.declaring.signatures import NAMELESS
+from django_pgjobs.values.bounds import MAX_KEY_BYTES
 from django_pgjobs.values.payload import is_storable
 
 Key = str | Callable[..., str | None]
 
-# What the domains of the columns allow, in bytes.
-MAX_KEY_BYTES = 512
 # 128 bits: two texts do not have one digest by chance.
 DIGEST_DIGITS = 32
 SPECIAL_FIELDS = frozenset({"task", "args"})

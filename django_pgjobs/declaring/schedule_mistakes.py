@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgjobs.occurrences.rule import LONGEST_EVERY, SHORTEST_EVERY
+from django_pgjobs.values.bounds import MAX_SCHEDULE_NAME_BYTES
 from django_pgjobs.values.given import remedy_for_number
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import fits_column
 from django_pgjobs.values.words import CONTROL
 
-MAX_NAME_BYTES = 200
 # How crontabs give a time zone.
 ZONE_PREFIXES = ("TZ=", "CRON_TZ=")
 
@@ -52,13 +52,9 @@ def _of_crontabs(cron: str) -> Iterator[str]:
 
 def find_name_problems(name: Any) -> Iterator[str]:
     """Yield what is wrong with the name of a new schedule."""
-    if not isinstance(name, str) or not is_storable(name):
-        is_good = False
-    else:
-        is_plain = name == name.strip() and name.translate(CONTROL) == name
-        is_good = is_plain and 1 <= len(name.encode()) <= MAX_NAME_BYTES
-    if not is_good:
+    is_good = fits_column(name, MAX_SCHEDULE_NAME_BYTES)
+    if not is_good or name != name.strip() or name.translate(CONTROL) != name:
         yield (
-            f"expected name to be a line of up to {MAX_NAME_BYTES} bytes without control "
+            f"expected name to be a line of up to {MAX_SCHEDULE_NAME_BYTES} bytes without control "
             f"characters, and without blanks around it, got {name!r}."
         )

@@ -23,12 +23,12 @@ from django_pgjobs.declaring.registry import (
     is_task,
     list_task_paths,
 )
-from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
+from django_pgjobs.declaring.schedule_mistakes import find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.occurrences.rule import Rule
-from django_pgjobs.values.bounds import COUNTS, is_count
+from django_pgjobs.values.bounds import COUNTS, MAX_SCHEDULE_NAME_BYTES, is_count
 from django_pgjobs.values.given import remedy_for_number
-from django_pgjobs.values.payload import encode_value, is_storable
+from django_pgjobs.values.payload import encode_value, fits_column
 
 LONGEST_JITTER = timedelta(days=1)
 # What the column holds.
@@ -242,8 +242,8 @@ def schedulable_paths() -> list[str]:
 def find_problems(schedule: Any) -> Iterator[str]:
     """Yield what is wrong with the policies of a schedule; *schedule* may be a row as well."""
     name = schedule.name
-    if not is_storable(name) or not 1 <= len(name.encode()) <= MAX_NAME_BYTES or "\n" in name:
-        yield f"expected name to be a line of up to {MAX_NAME_BYTES} bytes, got {name!r}."
+    if not fits_column(name, MAX_SCHEDULE_NAME_BYTES) or "\n" in name:
+        yield f"expected name to be a line of up to {MAX_SCHEDULE_NAME_BYTES} bytes, got {name!r}."
     for option, allowed in (("missed", MISSED), ("overlap", OVERLAPS)):
         given = getattr(schedule, option)
         if given not in allowed:

@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 from django.apps import apps
 from django.db.models import Model
 
-from django_pgjobs.values.payload import is_storable
-
-# What the domain of the column allows, in bytes.
-MAX_SUBJECT_BYTES = 512
+from django_pgjobs.values.bounds import MAX_SUBJECT_BYTES
+from django_pgjobs.values.payload import fits_column
 
 
 class Subject(str):
@@ -40,7 +38,7 @@ def subject_of(row: Any) -> Subject:
             "yet. Save it first, in the same transaction."
         )
     text = f"{row._meta.concrete_model._meta.label_lower}:{_key_of(row)}"  # type: ignore[union-attr]
-    if not is_storable(text) or len(text.encode()) > MAX_SUBJECT_BYTES:
+    if not fits_column(text, MAX_SUBJECT_BYTES):
         raise ValueError(
             f"expected subject to take at most {MAX_SUBJECT_BYTES} bytes without NUL, got "
             f"{text[:80]!r}."

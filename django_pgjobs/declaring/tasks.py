@@ -33,12 +33,11 @@ from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
-from django_pgjobs.values.bounds import COUNTS, is_count
+from django_pgjobs.values.bounds import COUNTS, MAX_CORRELATION_ID_BYTES, is_count
 from django_pgjobs.values.job_ids import job_ids_of
-from django_pgjobs.values.payload import encode_value, is_storable, shorten
+from django_pgjobs.values.payload import encode_value, fits_column, shorten
 
 # Bounds, because they are in the log, in filters and on pages of many jobs.
-MAX_CORRELATION_ID_BYTES = 256
 MAX_TAGS = 64
 MAX_TAG_BYTES = 256
 
@@ -289,7 +288,7 @@ def _find_problems(task: Task) -> Iterable[str]:
 
 def _find_label_problems(task: Task) -> Iterable[str]:
     given = task.correlation_id
-    if not is_storable(given) or len(given.encode()) > MAX_CORRELATION_ID_BYTES:
+    if not fits_column(given, MAX_CORRELATION_ID_BYTES, min_bytes=0):
         yield (
             f"expected correlation_id to be text of at most {MAX_CORRELATION_ID_BYTES} bytes "
             f"without NUL, got {shorten(repr(given))}."
@@ -301,7 +300,7 @@ def _find_label_problems(task: Task) -> Iterable[str]:
     if len(tags) > MAX_TAGS:
         yield f"expected at most {MAX_TAGS} tags, got {len(tags)}. Larger data goes into metadata."
     for tag in tags:
-        if not is_storable(tag) or not 1 <= len(tag.encode()) <= MAX_TAG_BYTES:
+        if not fits_column(tag, MAX_TAG_BYTES):
             yield (
                 f"expected tags to be a list of strings of 1 to {MAX_TAG_BYTES} bytes without "
                 f"NUL, got {shorten(repr(tag))}."

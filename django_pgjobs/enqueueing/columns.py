@@ -18,13 +18,11 @@ from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
 from django_pgjobs.tracing.headers import KEY
 from django_pgjobs.tracing.sending import current_headers
+from django_pgjobs.values.bounds import MAX_RATE_LIMITS_BYTES
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import LATEST, encode_value
 
 Item = Mapping[str, Any] | tuple[Any, ...]
-
-# What the domain of the column allows, in bytes.
-MAX_RATE_LIMITS_BYTES = 1_024
 
 
 def job_columns(task: AnyTask) -> TaskColumns:

@@ -23,7 +23,6 @@ from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import merging
 from django_pgjobs.enqueueing.columns import (
-    MAX_RATE_LIMITS_BYTES,
     Item,
     job_columns,
     make_line,
@@ -35,6 +34,7 @@ from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
 from django_pgjobs.tracing.sending import sending
+from django_pgjobs.values.bounds import MAX_RATE_LIMITS_BYTES
 
 # Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
 ROWS_PER_INSERT = 5_000

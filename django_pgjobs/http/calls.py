@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 
 from django_pgjobs.compat import AnyTask, InvalidTask
-from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task, is_own
-from django_pgjobs.declaring.tasks import MAX_CORRELATION_ID_BYTES, MAX_TAG_BYTES, MAX_TAGS, Task
+from django_pgjobs.declaring.tasks import MAX_TAG_BYTES, MAX_TAGS, Task
 from django_pgjobs.enqueueing.columns import make_line
 from django_pgjobs.enqueueing.dependencies import refuse_missing
 from django_pgjobs.exceptions import JobError, UnknownTask
@@ -26,7 +25,12 @@ from django_pgjobs.http.owning import jobs_of
 from django_pgjobs.http.problems import forbidden
 from django_pgjobs.http.sessions import CONFLICTS
 from django_pgjobs.status import AfterFailure
-from django_pgjobs.values.bounds import MAX_INTEGER
+from django_pgjobs.values.bounds import (
+    MAX_CORRELATION_ID_BYTES,
+    MAX_INTEGER,
+    MAX_QUEUE_NAME_BYTES,
+    MAX_TASK_PATH_BYTES,
+)
 from django_pgjobs.workflows.steps import check_task, make_step
 
 MAX_ARGUMENTS = 1_000
@@ -151,7 +155,7 @@ def _read_options(fields: Fields) -> dict[str, Any]:
     seconds = fields.seconds("delay", 0, LONGEST_SECONDS, default=None)
     expires_in = fields.seconds("expires_in", 0, LONGEST_SECONDS, default=None)
     return {
-        "queue_name": fields.text("queue", default=None, max_length=MAX_QUEUE_NAME),
+        "queue_name": fields.text("queue", default=None, max_length=MAX_QUEUE_NAME_BYTES),
         "priority": fields.integer("priority", -100, 100, default=None),
         "run_after": _moment(fields, "run_after", "delay", seconds),
         "max_attempts": fields.integer("max_attempts", 1, MAX_INTEGER, default=None),
@@ -176,7 +180,7 @@ def _moment(
 
 
 def _read_call(fields: Fields, access: Access, options: Mapping[str, Any]) -> Call | None:
-    path = fields.text("task", max_length=MAX_TASK_PATH)
+    path = fields.text("task", max_length=MAX_TASK_PATH_BYTES)
     args = fields.json("args", default=[])
     kwargs = fields.mapping("kwargs", default={}, max_items=MAX_ARGUMENTS)
     if not isinstance(args, list) or len(args) > MAX_ARGUMENTS:

@@ -15,11 +15,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, is_dotted
+from django_pgjobs.conf import is_dotted
 from django_pgjobs.http.access import PREFIX, VERBS, digest_of, known_tokens
 from django_pgjobs.models import Token
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
+from django_pgjobs.values.payload import fits_column, is_storable
 
 MAX_NAME = 200
 MAX_PER_SECOND = 1_000_000
@@ -45,7 +46,7 @@ class TokenScope:
             given = f", got {', '.join(unknown)}" if unknown else ""
             problems.append(f"expected one or more of {', '.join(VERBS)}{given}.")
         if self.queues is not None and not all(map(_is_queue, self.queues)):
-            problems.append(f"expected names of queues of 1 to {MAX_QUEUE_NAME} bytes.")
+            problems.append(f"expected names of queues of 1 to {MAX_QUEUE_NAME_BYTES} bytes.")
         if self.tasks is not None and not all(map(_is_path, self.tasks)):
             problems.append("expected paths of tasks, such as shop.tasks.push_product.")
         if self.per_second is not None and not 0.001 <= self.per_second <= MAX_PER_SECOND:
@@ -132,11 +133,11 @@ def is_name(name: str) -> bool:
 
 
 def _is_queue(name: str) -> bool:
-    return is_storable(name) and 1 <= len(name.encode()) <= MAX_QUEUE_NAME
+    return fits_column(name, MAX_QUEUE_NAME_BYTES)
 
 
 def _is_path(path: str) -> bool:
-    return is_storable(path) and len(path) <= MAX_TASK_PATH and is_dotted(path)
+    return fits_column(path, MAX_TASK_PATH_BYTES) and is_dotted(path)
 
 
 def _names(names: Sequence[str] | None) -> list[str] | None:

@@ -30,7 +30,7 @@ from django_pgjobs.http.calls import (
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.models import Batch
 from django_pgjobs.status import OnFailedJob
-from django_pgjobs.workflows.adding import MAX_NAME_BYTES
+from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES
 from django_pgjobs.workflows.following import Join
 
 MAX_JOBS = 1_000
@@ -99,7 +99,7 @@ class TreeReader:
 
     def _read_part(self, fields: Fields) -> TreePart:
         part = TreePart(fields, self._read_label(fields))
-        part.name = fields.text("name", default="", min_length=0, max_length=MAX_NAME_BYTES)
+        part.name = fields.text("name", default="", min_length=0, max_length=MAX_BATCH_NAME_BYTES)
         part.options = {
             "metadata": fields.mapping("metadata", default=None, max_items=MAX_METADATA),
             "on_failed_job": _policy(fields),

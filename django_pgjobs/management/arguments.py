@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
-from django_pgjobs.values.bounds import MAX_INTEGER
+from django_pgjobs.values.bounds import MAX_INTEGER, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.moments import given_in_words
-from django_pgjobs.values.payload import EARLIEST, LATEST, is_storable
+from django_pgjobs.values.payload import EARLIEST, LATEST, fits_column
 
 # More digits than any bound has are not read at all.
 DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -25,8 +25,7 @@ MAX_SLOTS = 100_000
 MAX_PORT = 65_535
 # Thirty years, in seconds.
 MAX_TIME = 1e9
-MAX_NAME_BYTES = 200
-MAX_QUEUE_BYTES = 128
+MAX_WORKER_NAME_BYTES = 200
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -93,9 +92,10 @@ def _number(text: str) -> float:
 
 def worker_name(text: str) -> str:
     """Return a name that can be stored, and printed in one line."""
-    if not text.isprintable() or not is_storable(text) or len(text.encode()) > MAX_NAME_BYTES:
+    if not text.isprintable() or not fits_column(text, MAX_WORKER_NAME_BYTES, min_bytes=0):
         raise argparse.ArgumentTypeError(
-            f"expected a name of one line, at most {MAX_NAME_BYTES} bytes, got {shown(text)}."
+            f"expected a name of one line, at most {MAX_WORKER_NAME_BYTES} bytes, got "
+            f"{shown(text)}."
         )
     return text
 
@@ -136,9 +136,10 @@ def queue_names(text: str) -> tuple[str, ...]:
             f"expected queue names with commas between, got {shown(text)}."
         )
     for name in names:
-        if not is_storable(name) or len(name.encode()) > MAX_QUEUE_BYTES:
+        if not fits_column(name, MAX_QUEUE_NAME_BYTES):
             raise argparse.ArgumentTypeError(
-                f"expected names of queues of at most {MAX_QUEUE_BYTES} bytes, got {shown(name)}."
+                f"expected names of queues of at most {MAX_QUEUE_NAME_BYTES} bytes, got "
+                f"{shown(name)}."
             )
     return names
 

@@ -1,4 +1,4 @@
-"""The whole numbers that columns can hold."""
+"""What columns can hold: the bounds of whole numbers, and of texts in bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ MAX_INTEGER = 2**31 - 1
 MAX_BIGINT = 2**63 - 1
 # What `is_count` allows, in the words of messages.
 COUNTS = f"from 1 to {MAX_INTEGER}"
+
+# The constraints of the columns say the same (tests/test_bounds.py).
+MAX_QUEUE_NAME_BYTES = 128
+MAX_TASK_PATH_BYTES = 512
+MAX_ALIAS_BYTES = 128
+# Of a concurrency key, a unique key or a dedupe key; a limit or a pause may be named like one.
+MAX_KEY_BYTES = 512
+MAX_LIMIT_NAME_BYTES = 512
+# Of the keys of a job's rate limits together, one a line.
+MAX_RATE_LIMITS_BYTES = 1_024
+MAX_SUBJECT_BYTES = 512
+MAX_CORRELATION_ID_BYTES = 256
+MAX_BATCH_NAME_BYTES = 512
+MAX_SCHEDULE_NAME_BYTES = 200
 
 
 def is_count(value: object) -> bool:

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from django_pgjobs.compat import normalize_json
 from django_pgjobs.exceptions import PayloadError
@@ -252,8 +252,8 @@ def in_utc(moment: datetime) -> datetime:
     return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
 
 
-def is_storable(text: object) -> bool:
-    """Is *text* a str that a text column can hold?"""
+def is_storable(text: object) -> TypeGuard[str]:
+    """Is *text* a str that a text column can hold, whatever its length?"""
     if not isinstance(text, str) or "\0" in text:
         return False
     try:
@@ -261,6 +261,11 @@ def is_storable(text: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def fits_column(text: object, max_bytes: int, *, min_bytes: int = 1) -> TypeGuard[str]:
+    """Can a text column of *min_bytes* to *max_bytes* bytes hold *text*?"""
+    return is_storable(text) and min_bytes <= len(text.encode()) <= max_bytes
 
 
 def scrub(text: str, limit: int = MAX_TEXT) -> str:

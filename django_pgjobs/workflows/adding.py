@@ -20,6 +20,7 @@ from django_pgjobs.queries import batches, notifications
 from django_pgjobs.queries.batches import BatchColumns
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import OnFailedJob
+from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES
 from django_pgjobs.values.payload import encode_value, is_storable
 from django_pgjobs.workflows.blocks import (
     AnyBatch,
@@ -45,9 +46,6 @@ from django_pgjobs.workflows.inserting import (
     refuse_merging,
 )
 from django_pgjobs.workflows.steps import check_call, check_task, make_step
-
-# What the bound of the column allows.
-MAX_NAME_BYTES = 512
 
 
 def add_calls(batch: AnyBatch, calls: Sequence[Call], once: Once | None) -> list[str]:
@@ -152,9 +150,10 @@ def check_name(name: object) -> None:
     """Raise TypeError or ValueError if it cannot be the name of a batch."""
     if not is_storable(name):
         raise TypeError(f"expected the name of a batch to be text without NUL, got {name!r}.")
-    if len(str(name).encode()) > MAX_NAME_BYTES:
+    if len(str(name).encode()) > MAX_BATCH_NAME_BYTES:
         raise ValueError(
-            f"expected the name of a batch to have up to {MAX_NAME_BYTES} bytes, got {name!r:.40}"
+            f"expected the name of a batch to have up to {MAX_BATCH_NAME_BYTES} bytes, got "
+            f"{name!r:.40}."
         )
 
 

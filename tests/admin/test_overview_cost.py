@@ -12,11 +12,11 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs import conf
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.admin.overview.rules import LEAST_FAILED
 from django_pgjobs.queries.cursor import statement
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from tests.admin.overview_support import LOCAL_CACHE, ago, read, record
 from tests.admin.test_plans import CONTROL, MAX_QUERIES
 from tests.factories import make_job, make_jobs, make_running_job
@@ -84,7 +84,7 @@ def statements_of(client: Client, chosen: str, split: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_longest_names_leave_room_in_a_page(admin_client: Client) -> None:
-    fill_page("q" * (conf.MAX_QUEUE_NAME - 2), "t" * (conf.MAX_TASK_PATH - 2))
+    fill_page("q" * (MAX_QUEUE_NAME_BYTES - 2), "t" * (MAX_TASK_PATH_BYTES - 2))
     for by in ("queue", "task"):
         # 149 and 150 kB were seen by task, as the jobs fell into quarters of an hour.
         assert len(read(admin_client, range="24h", by=by).encode()) < 160_000

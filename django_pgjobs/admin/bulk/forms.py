@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
 from django_pgjobs.drawing import CURRENT_ZONE
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
-MAX_QUEUE_BYTES = 128
 MAX_REASON = 500
 # Ten years; a longer one is a slip.
 MAX_SECONDS = 315_360_000
@@ -188,7 +188,7 @@ class MoveForm(BulkForm):
     def clean_queue_name(self) -> str:
         """Refuse what the column does not hold."""
         name: str = self.cleaned_data["queue_name"]
-        if len(name.encode(errors="replace")) > MAX_QUEUE_BYTES:
+        if len(name.encode(errors="replace")) > MAX_QUEUE_NAME_BYTES:
             raise ValidationError(_("Expected at most 128 bytes."))
         return name
 

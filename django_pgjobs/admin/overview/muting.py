@@ -31,7 +31,7 @@ from django_pgjobs.queries.signs import MuteRow
 MAX_REASON = 200
 MAX_SUBJECT = 1_000
 # The index of the table takes no more; a key of a rate limit, the longest subject, has 1,024.
-MAX_SUBJECT_BYTES = 2_000
+MAX_MUTED_BYTES = 2_000
 SPANS = (
     ("3600", gettext_lazy("1 hour")),
     ("86400", gettext_lazy("1 day")),
@@ -75,8 +75,8 @@ class MuteForm(forms.Form):
     def clean_subject(self) -> str:
         """Refuse what cannot be stored: no queue, task or key is that long."""
         subject: str = self.cleaned_data["subject"]
-        if len(subject.encode(errors="replace")) > MAX_SUBJECT_BYTES:
-            most = MAX_SUBJECT_BYTES
+        if len(subject.encode(errors="replace")) > MAX_MUTED_BYTES:
+            most = MAX_MUTED_BYTES
             text = ngettext("Expected at most %s byte.", "Expected at most %s bytes.", most)
             raise ValidationError(text % most)
         return subject

@@ -17,10 +17,9 @@ from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import PauseKind
+from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.payload import is_storable
 
-MAX_QUEUE_BYTES = 128
-MAX_KEY_BYTES = 512
 # How long a pause may be asked to last, in seconds; empty: until somebody resumes.
 SPANS = (
     ("", _("Until somebody resumes it")),
@@ -143,7 +142,7 @@ class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
 class QueueSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
     """What holds for a queue."""
 
-    queue_name = LineField(label=_("Queue"), max_bytes=MAX_QUEUE_BYTES)
+    queue_name = LineField(label=_("Queue"), max_bytes=MAX_QUEUE_NAME_BYTES)
 
     class Meta:
         model = QueueSettings

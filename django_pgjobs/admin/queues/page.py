@@ -15,7 +15,6 @@ from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queues.drawing import draw_queue, draw_queues
 from django_pgjobs.admin.queues.forms import (
-    MAX_KEY_BYTES,
     PauseForm,
     PauseRowForm,
     QueueSettingsForm,
@@ -26,7 +25,8 @@ from django_pgjobs.models import Pause
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import PauseKind
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.bounds import MAX_KEY_BYTES
+from django_pgjobs.values.payload import fits_column
 
 
 class QueueSettingsAdmin(KeyIsKept):
@@ -150,8 +150,7 @@ class QueueSettingsAdmin(KeyIsKept):
 
 def can_be_paused(kind: str, name: str) -> bool:
     """Is it what a pause can be of?"""
-    is_name = is_storable(name) and 0 < len(name.encode()) <= MAX_KEY_BYTES
-    return is_name and kind in PauseKind.values
+    return fits_column(name, MAX_KEY_BYTES) and kind in PauseKind.values
 
 
 def find_pause(kind: str, name: str) -> Pause | None:

@@ -23,7 +23,7 @@ from django_pgjobs.admin.queues.forms import LineField
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
-from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
+from django_pgjobs.declaring.schedule_mistakes import find_mistakes
 from django_pgjobs.declaring.schedules import (
     LONGEST_JITTER,
     MISSED,
@@ -44,9 +44,9 @@ from django_pgjobs.occurrences.rule import (
 )
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
+from django_pgjobs.values.bounds import MAX_SCHEDULE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from django_pgjobs.values.payload import decode_value, is_storable
 
-MAX_PATH_BYTES = 512
 # The columns that a schedule of the code has from there, ...
 OF_CODE = ("task_path", "args", "kwargs")
 # ... and all that a form may write.
@@ -157,10 +157,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     counts: it may be older than the last deploy.
     """
 
-    name = LineField(label=_label("name"), max_bytes=MAX_NAME_BYTES, strip=True)
+    name = LineField(label=_label("name"), max_bytes=MAX_SCHEDULE_NAME_BYTES, strip=True)
     task_path = LineField(
         label=_label("task_path"),
-        max_bytes=MAX_PATH_BYTES,
+        max_bytes=MAX_TASK_PATH_BYTES,
         strip=True,
         help_text=gettext_lazy("Its path; of a task that is declared with schedulable=True."),
     )
@@ -176,7 +176,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     timezone = LineField(
         label=_label("timezone"),
-        max_bytes=MAX_NAME_BYTES,
+        max_bytes=MAX_SCHEDULE_NAME_BYTES,
         strip=True,
         initial=get_default_timezone_name,
     )

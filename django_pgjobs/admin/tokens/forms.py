@@ -12,10 +12,11 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.queues.forms import MAX_QUEUE_BYTES, LineField, one_line
+from django_pgjobs.admin.queues.forms import LineField, one_line
 from django_pgjobs.conf import is_dotted
 from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import MAX_NAME, MAX_PER_SECOND, TokenScope, is_name
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
 
 VERB_LABELS = {
     "work": _("work: claim jobs of remote tasks and report how they ended"),
@@ -53,7 +54,7 @@ class NamesField(forms.CharField):
         if len(names) > MAX_NAMES:
             raise ValidationError(_("Expected at most %s names.") % MAX_NAMES)
         for name in names:
-            one_line(MAX_QUEUE_BYTES)(name)
+            one_line(MAX_QUEUE_NAME_BYTES)(name)
         return names or None
 
 

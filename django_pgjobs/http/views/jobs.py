@@ -6,7 +6,6 @@ from typing import cast
 
 from django.db.models import Q
 
-from django_pgjobs.conf import MAX_TASK_PATH
 from django_pgjobs.control.lifecycle import cancel
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.http.access import Access
@@ -23,6 +22,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.models.batch_states import in_batches
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.bounds import MAX_TASK_PATH_BYTES
 
 
 def enqueue_job(request: ApiRequest) -> Reply:
@@ -56,7 +56,7 @@ def list_jobs(request: ApiRequest) -> Reply:
     if status is not None:
         jobs = jobs.filter(status=status)
     for name, column in (("task", "task_path"), ("queue", "queue_name")):
-        wanted = request.query(name, max_length=MAX_TASK_PATH)
+        wanted = request.query(name, max_length=MAX_TASK_PATH_BYTES)
         if wanted is not None:
             jobs = jobs.filter(**{column: wanted})
     without = ("args", "kwargs", "metadata", "result", "progress")

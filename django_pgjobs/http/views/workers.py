@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, get_conf
+from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
@@ -29,6 +29,7 @@ from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.workers import Registration
+from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
 
 # When to claim again where as many wait as may.
 RETRY_SECONDS = 1.0
@@ -40,8 +41,10 @@ def register(request: ApiRequest) -> Reply:
     """Enter a worker."""
     fields = request.fields()
     name = fields.text("name", max_length=MAX_NAME)
-    queues = fields.texts("queues", default=None, max_items=MAX_QUEUES, max_length=MAX_QUEUE_NAME)
-    tasks = fields.texts("tasks", default=None, max_items=MAX_TASKS, max_length=MAX_TASK_PATH)
+    queues = fields.texts(
+        "queues", default=None, max_items=MAX_QUEUES, max_length=MAX_QUEUE_NAME_BYTES
+    )
+    tasks = fields.texts("tasks", default=None, max_items=MAX_TASKS, max_length=MAX_TASK_PATH_BYTES)
     slots = fields.integer("slots", 1, MAX_SLOTS, default=1)
     paths = _tasks_of(request.access, tasks, fields)
     fields.check()

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from django_pgjobs.exceptions import DuplicateWorkflow
-from django_pgjobs.flows import MAX_KEY_BYTES, workflow
+from django_pgjobs.flows import workflow
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened_or_refused
 from django_pgjobs.http.calls import NewJob, blamed_on, read_job
@@ -35,8 +35,8 @@ from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES, MAX_KEY_BYTES
 from django_pgjobs.values.payload import is_storable
-from django_pgjobs.workflows.adding import MAX_NAME_BYTES
 
 KEY = "Idempotency-Key"
 CONFLICTS = ("raise", "return")
@@ -98,7 +98,7 @@ def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
 def list_workflows(request: ApiRequest) -> Reply:
     """List workflows, newest first."""
     roots = with_states(all_workflows().using(job_database()))
-    name = request.query("name", max_length=MAX_NAME_BYTES)
+    name = request.query("name", max_length=MAX_BATCH_NAME_BYTES)
     if name is not None:
         roots = roots.filter(name=name)
     ended = request.query("complete", choices=("true", "false"))

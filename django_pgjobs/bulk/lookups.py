@@ -35,7 +35,7 @@ from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.models.batch_states import follows_failure, in_batches, in_tree
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.models.fields import TextArrayField
-from django_pgjobs.values.bounds import MAX_BIGINT
+from django_pgjobs.values.bounds import MAX_BIGINT, is_number, is_whole
 from django_pgjobs.values.payload import in_utc, is_storable
 
 # Jobs that can be named one by one.
@@ -117,13 +117,13 @@ def _plain(name: str, value: Any) -> Q:
 
 
 def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_BIGINT:
+    if not is_whole(value) or abs(value) > MAX_BIGINT:
         raise InvalidLookup(f"expected a whole number, got {value!r:.80}.")
     return value
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+    if not is_number(value) or not 0 <= value < 1e11:
         raise InvalidLookup(f"expected seconds, got {value!r:.80}.")
     return float(value)
 

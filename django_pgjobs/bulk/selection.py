@@ -14,6 +14,7 @@ from django_pgjobs.bulk.lookups import InvalidLookup, conditions
 from django_pgjobs.queries.bulk import pin_jobs
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.bounds import is_whole
 
 
 class StoredSelection(TypedDict):
@@ -52,7 +53,7 @@ class Selection:
             instant = None if until is None else datetime.fromisoformat(until)
         except (TypeError, ValueError):
             raise InvalidLookup(f"expected a date and a time, got {until!r:.80}.") from None
-        if max_id is not None and (isinstance(max_id, bool) or not isinstance(max_id, int)):
+        if max_id is not None and not is_whole(max_id):
             raise InvalidLookup(f"expected the id of a job, got {max_id!r:.80}.")
         return cls(value["lookups"], instant, max_id)
 

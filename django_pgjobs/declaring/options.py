@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from django_pgjobs.conf import is_dotted
 from django_pgjobs.declaring.keys import find_key_problems
 from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
-from django_pgjobs.values.bounds import COUNTS, is_count
+from django_pgjobs.values.bounds import COUNTS, is_count, is_number
+from django_pgjobs.values.given import LONGEST_SPAN
 from django_pgjobs.values.payload import shorten
 
 ORDERINGS = ("block", "skip")
@@ -18,24 +20,16 @@ CONFLICTS = ("return", "raise", "replace", "merge")
 UNTIL = ("finished", "claimed")
 MERGES = ("union", "append", "last")
 AFTER_FAILURES = ("cancel", "run", "hold")
-# 1000 years in seconds, as for a delay.
-LONGEST_WAIT = 366_000 * 86_400
 
 
 def is_path(value: object) -> bool:
     """Does *value* read like the dotted path of something in a module?"""
-    return (
-        isinstance(value, str)
-        and "." in value
-        and all(part.isidentifier() for part in value.split("."))
-    )
+    return isinstance(value, str) and "." in value and is_dotted(value)
 
 
 def is_duration(value: object) -> bool:
     """Is *value* a positive number of seconds, up to 1000 years?"""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 < value <= LONGEST_WAIT
+    return is_number(value) and 0 < value <= LONGEST_SPAN.total_seconds()
 
 
 def find_function_problems(function: Any) -> Iterator[str]:
@@ -107,7 +101,7 @@ def _find_unique_problems(task: Any) -> Iterator[str]:
     wait = task.max_wait
     seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
     if wait is not None and not is_duration(seconds):
-        yield f"expected max_wait to be from 0 seconds to 1000 years, got {wait!r}."
+        yield f"expected max_wait to be more than 0 seconds, up to 1000 years, got {wait!r}."
 
 
 def _find_contradictions(task: Any) -> Iterator[str]:

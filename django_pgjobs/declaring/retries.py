@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from django_pgjobs.exceptions import seconds_or_none
+from django_pgjobs.values.bounds import is_number
 
 # The longest delay, a year: a longer one is a mistake in a formula.
 LONGEST_DELAY_SECONDS = 366 * 86400.0
@@ -36,7 +37,7 @@ class Exponential:
         for name in ("base", "maximum"):
             object.__setattr__(self, name, _in_seconds(getattr(self, name)))
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if not is_number(value):
                 raise TypeError(f"expected {name} of Exponential to be a number, got {value!r}.")
         base, maximum = self._bounds()
         if not (base >= 0 and self.factor >= 1 and maximum >= 0):
@@ -83,7 +84,7 @@ def check_backoff(backoff: object) -> None:
         raise ValueError("expected backoff to list at least one delay in seconds, got [].")
     for given in backoff:
         delay = _in_seconds(given)
-        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e10:
+        if not is_number(delay) or not 0 <= delay < 1e10:
             raise ValueError(f"expected delays of 0 seconds or more in backoff, got {given!r}.")
 
 

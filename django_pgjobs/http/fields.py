@@ -26,6 +26,7 @@ from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.http.bodies import MAX_ERRORS, below, read_object
 from django_pgjobs.http.problems import FieldError, invalid
+from django_pgjobs.values.bounds import is_number, is_whole
 from django_pgjobs.values.payload import EARLIEST, LATEST
 
 Default = TypeVar("Default")
@@ -148,7 +149,7 @@ class Fields:
         # JSON knows one kind of numbers: 5.0 is 5.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if not is_whole(value) or not low <= value <= high:
             self.refuse(name, f"expected a whole number from {low} to {high}")
             return low
         return value
@@ -172,8 +173,7 @@ class Fields:
         is_there, value = self._given(name, default, low)
         if not is_there:
             return value
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high or not math.isfinite(value):
+        if not is_number(value) or not low <= value <= high or not math.isfinite(value):
             self.refuse(name, f"expected {what} from {low:.10g} to {high:.10g}")
             return low
         return float(value)

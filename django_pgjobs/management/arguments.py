@@ -191,7 +191,4 @@ def end_instant(text: str) -> datetime:
 
 def count(text: str) -> int:
     """Return a number of rows."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= number <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000, got {text!r}.")
-    return number
+    return whole_number(text, 1_000_000)

@@ -25,6 +25,7 @@ from django_pgjobs.occurrences.planning import (
 from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
 from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.given import LONGEST_SPAN
 from django_pgjobs.values.words import with_text
 
 ON_TIME = timedelta(minutes=1)
@@ -33,8 +34,6 @@ MAX_BEHIND = timedelta(minutes=10)
 # Of one schedule in one turn.
 MAX_DUE = 100
 TICK = timedelta(microseconds=1)
-# A length of time that the column may hold and Python cannot.
-MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,9 @@ def policies_of(row: Any, task: Any) -> Policies:
 def _length(seconds: float) -> timedelta:
     if not math.isfinite(seconds):
         raise ValueError(f"expected a finite number of seconds, got {seconds}.")
-    return timedelta(seconds=max(-MAX_SECONDS, min(seconds, MAX_SECONDS)))
+    # The column may hold a length of time that Python cannot.
+    longest = LONGEST_SPAN.total_seconds()
+    return timedelta(seconds=max(-longest, min(seconds, longest)))
 
 
 def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> OccurrencePlan:

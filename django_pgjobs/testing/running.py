@@ -36,6 +36,7 @@ from django_pgjobs.queries.errors import is_too_large
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.bounds import is_whole
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.filling import filling_of
@@ -72,7 +73,7 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True, raises: bool = False) 
     TypeError for a *limit* that is no whole number from 0, SynchronousOnlyOperation in async code,
     and ImportError if a tasks.py cannot be imported.
     """
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+    if not is_whole(limit) or limit < 0:
         raise TypeError(f"run_jobs() expected limit to be a whole number from 0, got {limit!r}.")
     discover_or_raise()
     with rate_limits_on_test_connection(waits=not at_once), running_jobs_here():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 # The largest of an `integer`, and of a `bigint`, which ids are.
 MAX_INTEGER = 2**31 - 1
 MAX_BIGINT = 2**63 - 1
@@ -23,6 +25,16 @@ MAX_BATCH_NAME_BYTES = 512
 MAX_SCHEDULE_NAME_BYTES = 200
 
 
-def is_count(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
+    """Is *value* a whole number? True and False, which are ints to Python, are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Is *value* a whole number or a float? NaN and infinity are, True and False are not."""
+    return isinstance(value, float) or is_whole(value)
+
+
+def is_count(value: object) -> TypeGuard[int]:
     """Is *value* a whole number from 1 that an `integer` can hold?"""
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_INTEGER
+    return is_whole(value) and 1 <= value <= MAX_INTEGER

@@ -9,10 +9,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_pgjobs.exceptions import seconds_or_none
+from django_pgjobs.values.bounds import is_number
 from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
-LONGEST_DELAY = timedelta(days=366_000)
+# A thousand years: a longer one is a slip.
+LONGEST_SPAN = timedelta(days=366_000)
 
 
 def instant_or_delay(
@@ -28,7 +30,7 @@ def instant_or_delay(
         said = f"expected {name} to be a datetime or a timedelta, got {moment!r}."
         raise TypeError(said + remedy_for_number(moment))
     if isinstance(moment, timedelta):
-        if moment > LONGEST_DELAY:
+        if moment > LONGEST_SPAN:
             raise ValueError(
                 f"expected {name} within 1000 years from now, got {given_in_words(moment)}."
             )
@@ -54,7 +56,7 @@ def check_instant(expected: str, given: object) -> None:
 
 def remedy_for_number(given: object) -> str:
     """Return how to write a number of seconds as a length of time, "" for what is none."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    if not is_number(given) or not math.isfinite(given):
         return ""
     return f" Write timedelta(seconds={given})."
 

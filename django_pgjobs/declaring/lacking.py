@@ -13,6 +13,7 @@ from django_pgjobs.declaring.tasks import (
     DEFAULT_QUEUE,
     Task,
     declares_control,
+    has_keys,
 )
 from django_pgjobs.queries.filling import Control
 
@@ -35,9 +36,7 @@ def with_options(task: AnyTask, row: Control) -> Control:
         queue_name=task.queue_name if row.queue_name == DEFAULT_QUEUE else row.queue_name,
         priority=int(task.priority) if row.priority == DEFAULT_PRIORITY else row.priority,
     )
-    if not (
-        isinstance(task, Task) and (task.concurrency_key or task.rate_limit or task.unique_key)
-    ):
+    if not has_keys(task):
         return placed
     return placed._replace(
         concurrency_limit=row.concurrency_limit or task.concurrency_limit,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Never, overload
+from typing import TYPE_CHECKING, Any, Never, TypeGuard, overload
 
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
@@ -22,6 +22,7 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
+from django_pgjobs.declaring.labels import find_label_problems
 from django_pgjobs.declaring.option_names import OF_JOBS, TaskNames, check_names
 from django_pgjobs.declaring.options import (
     find_control_problems,
@@ -33,13 +34,9 @@ from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
-from django_pgjobs.values.bounds import COUNTS, MAX_CORRELATION_ID_BYTES, is_count
+from django_pgjobs.values.bounds import COUNTS, is_count, is_number
 from django_pgjobs.values.job_ids import job_ids_of
-from django_pgjobs.values.payload import encode_value, fits_column, shorten
-
-# Bounds, because they are in the log, in filters and on pages of many jobs.
-MAX_TAGS = 64
-MAX_TAG_BYTES = 256
+from django_pgjobs.values.payload import encode_value
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -246,11 +243,18 @@ def is_async(task: AnyTask) -> bool:
 
 def declares_control(task: AnyTask) -> bool:
     """Does the task declare anything about when its jobs start?"""
-    if task.queue_name != DEFAULT_QUEUE or task.priority != DEFAULT_PRIORITY:
-        return True
-    return isinstance(task, Task) and bool(
-        task.concurrency_key or task.rate_limit or task.unique_key
-    )
+    is_placed = task.queue_name != DEFAULT_QUEUE or task.priority != DEFAULT_PRIORITY
+    return is_placed or has_keys(task)
+
+
+def has_keys(task: AnyTask) -> TypeGuard[Task]:
+    """Have the jobs of the task a concurrency key, rate limits or a unique key?"""
+    return has_start_keys(task) or (isinstance(task, Task) and task.unique_key is not None)
+
+
+def has_start_keys(task: AnyTask) -> TypeGuard[Task]:
+    """Do keys say when a job of the task may start?"""
+    return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
 
 
 def _converted(task: Task, option: str, convert: Callable[[Any], Any]) -> Any:
@@ -276,7 +280,7 @@ def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
     yield from find_remote_problems(task)
-    yield from _find_label_problems(task)
+    yield from find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
     elif task.metadata:
@@ -286,27 +290,6 @@ def _find_problems(task: Task) -> Iterable[str]:
             yield str(error)
 
 
-def _find_label_problems(task: Task) -> Iterable[str]:
-    given = task.correlation_id
-    if not fits_column(given, MAX_CORRELATION_ID_BYTES, min_bytes=0):
-        yield (
-            f"expected correlation_id to be text of at most {MAX_CORRELATION_ID_BYTES} bytes "
-            f"without NUL, got {shorten(repr(given))}."
-        )
-    tags = task.tags
-    if not isinstance(tags, tuple):
-        yield f"expected tags to be a list of strings, got {shorten(repr(tags))}."
-        return
-    if len(tags) > MAX_TAGS:
-        yield f"expected at most {MAX_TAGS} tags, got {len(tags)}. Larger data goes into metadata."
-    for tag in tags:
-        if not fits_column(tag, MAX_TAG_BYTES):
-            yield (
-                f"expected tags to be a list of strings of 1 to {MAX_TAG_BYTES} bytes without "
-                f"NUL, got {shorten(repr(tag))}."
-            )
-
-
 def _find_run_problems(task: Task) -> Iterable[str]:
     for name in ("max_attempts", "max_losses"):
         count = getattr(task, name)
@@ -314,7 +297,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
             yield f"expected {name} {COUNTS}, got {count!r}."
     yield from find_end_problems(task)
     yield from find_timeout_problems(task.timeout)
-    if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
+    if not is_number(task.priority):
         yield f"expected priority to be a whole number, got {task.priority!r}."
     try:
         check_backoff(task.backoff)

@@ -14,7 +14,7 @@ from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
-from django_pgjobs.declaring.tasks import Task, is_async
+from django_pgjobs.declaring.tasks import Task, has_keys, has_start_keys, is_async
 from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
 from django_pgjobs.tracing.headers import KEY
 from django_pgjobs.tracing.sending import current_headers
@@ -57,11 +57,6 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
             both = {**metadata, KEY: headers}
             return encode_value(both, name="metadata", max_bytes=limit)
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
-
-
-def has_start_keys(task: AnyTask) -> bool:
-    """Do keys say when a job of the task may start?"""
-    return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
 
 
 def start_columns(task: AnyTask) -> StartColumns | None:
@@ -182,9 +177,7 @@ def unique_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
 def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> JobLine:
     """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
     line = _encoded(task, args, kwargs)
-    if not isinstance(task, Task) or not (
-        task.unique_key is not None or task.concurrency_key or task.rate_limit
-    ):
+    if not has_keys(task):
         return line
     return JobLine(line.args, line.kwargs, *keys_of(task, args, kwargs))
 

@@ -21,8 +21,7 @@ from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.keys import DIGEST_DIGITS, Key, key_part, parse_template
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.declaring.signatures import default_arguments
-from django_pgjobs.declaring.tasks import Task
-from django_pgjobs.enqueueing.columns import has_start_keys
+from django_pgjobs.declaring.tasks import Task, has_keys
 from django_pgjobs.queries.enqueue import CompiledSelect
 from django_pgjobs.values.payload import encode_value
 
@@ -72,15 +71,14 @@ def select_arguments(
         for name, value in arguments.items()
     }
     columns: dict[str, BaseExpression] = {"pgjobs_kwargs": JSONObject(**expressions)}
-    has_keys = isinstance(task, Task) and (has_start_keys(task) or task.unique_key is not None)
-    if isinstance(task, Task) and has_keys:
+    if has_keys(task):
         columns |= _key_expressions(task, queryset, arguments)
     query = queryset.annotate(**columns).values_list(*columns).query
     try:
         sql, params = query.get_compiler(using=queryset.db).as_sql()
     except EmptyResultSet:
         return None
-    return CompiledSelect(sql, params, has_keys)
+    return CompiledSelect(sql, params, has_keys(task))
 
 
 def _constant(name: str, value: Any) -> BaseExpression:

@@ -12,8 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.declaring.calls import Call
+from django_pgjobs.declaring.labels import MAX_TAG_BYTES, MAX_TAGS
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task, is_own
-from django_pgjobs.declaring.tasks import MAX_TAG_BYTES, MAX_TAGS, Task
+from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import make_line
 from django_pgjobs.enqueueing.dependencies import refuse_missing
 from django_pgjobs.exceptions import JobError, UnknownTask

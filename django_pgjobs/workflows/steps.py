@@ -19,8 +19,8 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.keys import parse_template
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.signatures import check_signature
-from django_pgjobs.declaring.tasks import Task
-from django_pgjobs.enqueueing.columns import all_start_columns, has_start_keys, job_columns
+from django_pgjobs.declaring.tasks import Task, has_start_keys
+from django_pgjobs.enqueueing.columns import all_start_columns, job_columns
 from django_pgjobs.values.payload import encode_value
 from django_pgjobs.values.words import counted
 

@@ -50,7 +50,7 @@ def test_of_many_with_one_key_the_first_or_the_last_counts() -> None:
 
 
 def test_many_with_one_key_are_an_error_on_request() -> None:
-    with pytest.raises(DuplicateJob, match=r"2 items of enqueue_many\(\) have .*'push:1'") as met:
+    with pytest.raises(DuplicateJob, match=r"2 of the jobs to be enqueued have .*'push:1'") as met:
         push_once.enqueue_many([(1,), (2,), (1,)])
     assert met.value.job_id is None
     first = push_once.enqueue(1)

@@ -137,6 +137,8 @@ def test_a_twin_is_refused_where_the_task_says_so() -> None:
     flow.add(strict.s(1, 1))
     with pytest.raises(DuplicateJob):
         flow.add(strict.s(1, 1))
+    with pytest.raises(DuplicateJob, match=r"^2 of the jobs to be enqueued have the unique key"):
+        flow.add_many(strict, [(2, 1), (2, 1)])
     flow.seal()
     run_jobs()
     assert counts_of(flow) == (1, 1, 0, 0)

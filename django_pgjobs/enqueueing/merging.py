@@ -348,7 +348,7 @@ def _refuse_twins(lines: Sequence[JobLine]) -> None:
     times = Counter(line.unique_key for line in lines if line.unique_key)
     for key, count in times.items():
         if count > 1:
-            raise DuplicateJob(f"{count} items of enqueue_many() have the unique key {key!r}.")
+            raise DuplicateJob(f"{count} of the jobs to be enqueued have the unique key {key!r}.")
 
 
 def _refuse_occupied(task: Task, line: JobLine) -> NoReturn:

@@ -137,3 +137,16 @@ def test_two_parts_of_a_job_without_a_name_are_two() -> None:
     flow = group([tasks.open_two_parts.s()])
     run_jobs()
     assert Batch.objects.filter(parent=flow).count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_autocommit_nobody_waits_for_a_batch() -> None:
+    """No worker sees its jobs before the commit."""
+    flow = group([tasks.add.s(1, 1)])
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(RuntimeError, match="expected no open transaction while waiting for"):
+            flow.wait(timeout=0.1)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)

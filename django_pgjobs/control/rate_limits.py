@@ -35,8 +35,8 @@ from django_pgjobs.exceptions import RateLimited, UnknownRateLimit, seconds_or_n
 from django_pgjobs.queries import rate_limits
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
-from django_pgjobs.values.bounds import COUNTS, MAX_KEY_BYTES, is_count
+from django_pgjobs.queries.database import is_of_test_case, job_database
+from django_pgjobs.values.bounds import COUNTS, MAX_KEY_BYTES, is_count, is_whole
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.twins import has_async_twin
 
@@ -163,7 +163,7 @@ def _check_keys(keys: str | Sequence[str]) -> list[str]:
 
 
 def _check_cost(cost: int) -> None:
-    if isinstance(cost, bool) or not isinstance(cost, int):
+    if not is_whole(cost):
         raise TypeError(f"expected a cost in whole tokens, got {cost!r}.")
     if not is_count(cost):
         raise ValueError(f"expected a cost {COUNTS}, got {cost!r}.")
@@ -289,8 +289,7 @@ def is_testing() -> bool:
 
 def _is_in_test_case(alias: str) -> bool:
     """Is the thread in the transaction of a TestCase, whose rows no other connection sees?"""
-    blocks = connections[alias].atomic_blocks
-    return any(getattr(block, "_from_testcase", False) for block in blocks)
+    return any(map(is_of_test_case, connections[alias].atomic_blocks))
 
 
 def _run(function: Callable[[Cursor], T]) -> T:

@@ -24,7 +24,7 @@ from django_pgjobs.context import current_job
 from django_pgjobs.declaring.option_names import ResultNames
 from django_pgjobs.exceptions import seconds_or_none
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import is_of_test_case, job_database
 from django_pgjobs.status import FINISHED
 from django_pgjobs.values.payload import shorten
 
@@ -110,8 +110,7 @@ class JobResult(ResultNames, AnyResult):  # type: ignore[misc]
 
     def _refuse_transaction(self, connection: Any) -> None:
         """Raise RuntimeError in a transaction, but for that of a TestCase."""
-        blocks = connection.atomic_blocks
-        is_own = any(not getattr(block, "_from_testcase", False) for block in blocks)
+        is_own = not all(map(is_of_test_case, connection.atomic_blocks))
         if is_own or not (connection.in_atomic_block or connection.get_autocommit()):
             raise RuntimeError(
                 f"expected no open transaction on database {connection.alias!r} while waiting for "

@@ -1,4 +1,4 @@
-"""Which of the project's databases has the jobs."""
+"""Which of the project's databases has the jobs, and whose transactions are open there."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ def vendor_problem(alias: str) -> tuple[str, str] | None:
 def _refuse_other_vendor(alias: str) -> None:
     if problem := vendor_problem(alias):
         raise ImproperlyConfigured(" ".join(problem))
+
+
+def is_of_test_case(block: object) -> bool:
+    """Is an `atomic()` block that of a TestCase, whose rows no other connection sees?"""
+    return getattr(block, "_from_testcase", False)
 
 
 def without_transaction(view: View) -> View:

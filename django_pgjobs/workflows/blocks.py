@@ -10,7 +10,7 @@ from django.apps import apps
 
 from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.queries.batches import NOBODY, Asking
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import is_of_test_case, job_database
 from django_pgjobs.values.job_ids import parse_job_id
 
 
@@ -84,12 +84,12 @@ def row_of(batch: AnyBatch) -> Any:
 def is_of_caller(connection: Any) -> bool:
     """Is a transaction of the caller's open, other than that of a TestCase?
 
-    What is counted in it has locks until it commits, for which others might wait crosswise.
+    What is counted in it has locks until it commits, for which others might wait crosswise. Without
+    autocommit one is open, or begins with the next statement.
     """
-    blocks = connection.atomic_blocks
-    return connection.in_atomic_block and not any(
-        getattr(block, "_from_testcase", False) for block in blocks
-    )
+    if not connection.in_atomic_block:
+        return not connection.get_autocommit()
+    return not any(map(is_of_test_case, connection.atomic_blocks))
 
 
 def is_replay(batch: AnyBatch) -> bool:

@@ -255,6 +255,12 @@ def _with_instant(task: AnyTask, run_after: datetime | None) -> AnyTask:
     return replace_unchecked(task, {"run_after": local_time(run_after)})
 
 
+def our_aliases() -> list[str]:
+    """Return the aliases in TASKS whose backend is this one, or a subclass of it."""
+    aliases = task_backends.settings
+    return [alias for alias in aliases if isinstance(task_backends[alias], PgJobsBackend)]
+
+
 def _check_text(name: str, text: Any, limit: int) -> None:
     if not fits_column(text, limit):
         raise InvalidTask(

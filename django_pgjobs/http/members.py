@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from django_pgjobs.backend import our_aliases
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import Assignment
-from django_pgjobs.http.options import make_options, our_backends
+from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.queries.remote import RemoteWorkerRow, send_worker
@@ -63,7 +64,7 @@ def find_member(access: Access, worker_id: int) -> Member:
         name=row.name,
         queues=tuple(served),
         paths=access.tasks_of(row.task_paths),
-        options=make_options(served, [alias for alias in our_backends() if alias in row.backends]),
+        options=make_options(served, [alias for alias in our_aliases() if alias in row.backends]),
     )
     return Member(worker, row)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import task_backends
+from django_pgjobs.backend import our_aliases
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.worker.state import Options
@@ -18,7 +17,7 @@ def make_options(
     conf = get_conf()
     return Options(
         database=conf.WORKER_DATABASE or job_database(),
-        backends=tuple(our_backends() if backends is None else backends),
+        backends=tuple(our_aliases() if backends is None else backends),
         queues=None if queues is None else tuple(queues),
         concurrency=1,
         async_concurrency=1,
@@ -39,10 +38,3 @@ def make_options(
 def lease_seconds() -> float:
     """Return how long the lease of a worker over HTTP lasts: three heartbeats."""
     return 3 * get_conf().HTTP_HEARTBEAT_SECONDS
-
-
-def our_backends() -> list[str]:
-    """Return the aliases in TASKS that are ours."""
-    return [
-        alias for alias in task_backends.settings if isinstance(task_backends[alias], PgJobsBackend)
-    ]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 from functools import partial
 
+from django_pgjobs.backend import our_aliases
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
@@ -14,7 +15,7 @@ from django_pgjobs.http.assignments import MAX_LENGTH, MAX_NAMED, Assignment, op
 from django_pgjobs.http.beating import beat
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.members import find_member, recent_members
-from django_pgjobs.http.options import lease_seconds, make_options, our_backends
+from django_pgjobs.http.options import lease_seconds, make_options
 from django_pgjobs.http.outcomes import LOST, at_goodbye, attempt_of, held_by
 from django_pgjobs.http.pool import borrowed
 from django_pgjobs.http.problems import forbidden
@@ -56,7 +57,7 @@ def register(request: ApiRequest) -> Reply:
         "slots": slots,
         "queues": _queues_of(request.access, queues, paths),
         "excluded_queues": [],
-        "backends": our_backends(),
+        "backends": our_aliases(),
         "task_paths": paths,
         "schedule_names": [],
         "lease": lease_seconds(),

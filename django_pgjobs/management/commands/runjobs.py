@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import translation
 
-from django_pgjobs.backend import PgJobsBackend
+from django_pgjobs.backend import our_aliases
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
 from django_pgjobs.declaring.attempts import foreign_max_attempts
@@ -345,7 +345,8 @@ def check_flags(flags: dict[str, Any]) -> None:
     """Raise CommandError for flags that are wrong together."""
     if flags["queues"].names and flags["exclude_queues"]:
         raise CommandError(
-            "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
+            "--queues and --exclude-queues contradict each other; give one of them.",
+            returncode=EXIT_USAGE,
         )
 
 
@@ -366,9 +367,7 @@ def worker_database(conf: Conf) -> str:
 
 def backend_aliases() -> tuple[str, ...]:
     """Return the aliases in TASKS that are ours; raise CommandError if there is none."""
-    aliases = tuple(
-        alias for alias in task_backends.settings if isinstance(task_backends[alias], PgJobsBackend)
-    )
+    aliases = tuple(our_aliases())
     if not aliases:
         raise CommandError(
             "no alias in TASKS uses django_pgjobs.backend.PgJobsBackend. Set "

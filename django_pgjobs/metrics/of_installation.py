@@ -107,7 +107,6 @@ def _add_workers(said: Exposition, cursor: Cursor) -> None:
         max_workers=FEWEST,
         old_seconds=0.0,
         unsealed_seconds=MINUTE,
-        late=MINUTE,
     )
     said.add(names.WORKERS, facts.live_workers, "live")
     said.add(names.WORKERS, facts.unended_workers - facts.live_workers, "lost")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import MINUTE
+from django_pgjobs.queries.schedules import LATE_SECONDS
 
 MAX_SCHEDULES = 200
 
@@ -39,5 +39,5 @@ def list_ended_attempts(cursor: Cursor, minutes: range) -> list[EndedAttempts]:
 
 def list_delays(cursor: Cursor) -> list[Delay]:
     """Return the schedules in force, those in trouble first, at most MAX_SCHEDULES."""
-    params = {"max_schedules": MAX_SCHEDULES, "late": MINUTE}
+    params = {"max_schedules": MAX_SCHEDULES, "late": LATE_SECONDS}
     return [Delay._make(row) for row in fetch(cursor, "list_schedule_delays", params)]

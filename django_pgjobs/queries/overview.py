@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, decoded, fetch
+from django_pgjobs.queries.schedules import LATE_SECONDS
 
 # Open batches, the oldest first, that are looked at for such as stand still, and such as are told
 # of. Warnings of some of these may be muted: those that are not are to be found as well.
@@ -78,12 +79,9 @@ class Installation(NamedTuple):
 
 
 def get_installation(
-    cursor: Cursor, *, max_workers: int, old_seconds: float, unsealed_seconds: float, late: float
+    cursor: Cursor, *, max_workers: int, old_seconds: float, unsealed_seconds: float
 ) -> Installation:
-    """Return workers, what stands still, and what is the matter with the server.
-
-    A schedule is late after *late* seconds.
-    """
+    """Return workers, what stands still, and what is the matter with the server."""
     params = {
         "max_rows": MAX_SAMPLES,
         "max_workers": max_workers,
@@ -91,7 +89,7 @@ def get_installation(
         "unsealed_seconds": unsealed_seconds,
         "max_open": MAX_OPEN,
         "max_named": MAX_NAMED,
-        "late": late,
+        "late": LATE_SECONDS,
         "max_runs": MAX_LAST_RUNS,
         "max_schedules": MAX_TROUBLED,
     }

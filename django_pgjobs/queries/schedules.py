@@ -8,6 +8,8 @@ from typing import NamedTuple, cast
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
+# An active schedule that was due, or to be planned, longer ago is late: no worker took it.
+LATE_SECONDS = 120.0
 # How many broken schedules are tried again at a time.
 MAX_BROKEN = 100
 

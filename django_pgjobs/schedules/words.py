@@ -12,11 +12,9 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.occurrences.cron import Cron
+from django_pgjobs.queries.schedules import LATE_SECONDS
 from django_pgjobs.values.moments import exact_duration
 
-# An active schedule whose next run is longer ago than this is late: nobody took it. So is one that
-# waits longer to be planned.
-LATE_AFTER = timedelta(minutes=2)
 # What the clock does at an occurrence.
 MARKS = {
     "": "",
@@ -60,7 +58,7 @@ def state_of(row: Schedule) -> str:
         return "paused"
     if row.next_at is not None:
         due = row.next_at if is_planned(row) else row.plan_from
-        if due is not None and due < timezone.now() - LATE_AFTER:
+        if due is not None and due < timezone.now() - timedelta(seconds=LATE_SECONDS):
             return "late"
         return "active" if not row.error else "failing"
     return "broken" if row.error else "ended"

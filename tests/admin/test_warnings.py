@@ -30,9 +30,7 @@ pytestmark = pytest.mark.django_db
 def facts(**changes: Any) -> Installation:
     """Return what the server says now, with some of it changed."""
     with connection.cursor() as cursor:
-        found = get_installation(
-            cursor, max_workers=10, old_seconds=1e9, unsealed_seconds=1e9, late=1e9
-        )
+        found = get_installation(cursor, max_workers=10, old_seconds=1e9, unsealed_seconds=1e9)
     return found._replace(**changes)
 
 

@@ -48,7 +48,7 @@ def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.Monk
     changes: dict[str, tuple[int, dict[str, Any]]] = {
         "a": (5, {}),
         "b": (6, {}),
-        "w late": (90, {}),
+        "w late": (150, {}),
         "x broken": (-60, {"error": "no such task"}),
         "y failed": (-60, {"last_job_id": failed}),
     }

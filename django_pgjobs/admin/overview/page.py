@@ -62,7 +62,6 @@ from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.numbers import Finished, Size
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import Queues, list_queues
-from django_pgjobs.schedules.words import LATE_AFTER
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
@@ -198,7 +197,6 @@ def read_numbers(chosen: Range, split: Split) -> OverviewData:
                 max_workers=MAX_WORKERS,
                 old_seconds=OLD_TRANSACTION_SECONDS,
                 unsealed_seconds=UNSEALED_SECONDS,
-                late=LATE_AFTER.total_seconds(),
             ),
             _read_chart(cursor, hour, chosen, split),
             read_signs(cursor, waiting_of(found.rows)),

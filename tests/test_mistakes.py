@@ -36,8 +36,14 @@ from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.retries import delay_after
 from django_pgjobs.http.signatures import sign, verify
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.schedules.control import backfill, pause_schedule, resume_schedule, run_now
-from django_pgjobs.schedules.skipping import skip_next, unskip
+from django_pgjobs.schedules.control import (
+    backfill,
+    pause_schedule,
+    resume_schedule,
+    run_now,
+    skip_next,
+)
+from django_pgjobs.schedules.skipping import unskip
 from tests.models import Effect
 from tests.tasks import add
 from tests.worker.support import make_attempt_of

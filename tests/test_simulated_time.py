@@ -15,8 +15,8 @@ from django.test import TestCase
 
 from django_pgjobs import current_job, pause, schedule, task
 from django_pgjobs.models import Job, Occurrence, Pause, RateLimit, Schedule
+from django_pgjobs.schedules.control import skip_next
 from django_pgjobs.schedules.firing import fire_due
-from django_pgjobs.schedules.skipping import skip_next
 from django_pgjobs.testing import Clock, simulated_time
 from tests.models import Effect
 from tests.schedules import tasks as scheduled_tasks

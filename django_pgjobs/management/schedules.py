@@ -20,7 +20,7 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.planning import Planned
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
-from django_pgjobs.schedules.skipping import next_kept, skip_next, skipped_ahead, unskip
+from django_pgjobs.schedules.skipping import next_kept, skipped_ahead, unskip
 from django_pgjobs.schedules.words import MARKS, state_of, when_of
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
@@ -161,7 +161,7 @@ def _next(write: Write, flags: dict[str, Any]) -> None:
     for schedule in schedules:
         write(f"{schedule.name}: {when_of(schedule)}, {state_of(schedule)}")
         try:
-            planned = _upcoming(schedule, flags)
+            planned = control.upcoming(schedule, flags["count"], after=flags["after"])
         except ValueError as error:
             write(f"  {error}")
             continue
@@ -171,12 +171,6 @@ def _next(write: Write, flags: dict[str, Any]) -> None:
             write("  nothing is to come")
     if flags["name"] is None:
         _tell_of_missing(write, set(Schedule._default_manager.values_list("name", flat=True)))
-
-
-def _upcoming(schedule: Schedule, flags: dict[str, Any]) -> list[Planned]:
-    if schedule.retired_at is not None:
-        return []
-    return control.upcoming(schedule, flags["count"], after=flags["after"])
 
 
 def _in_zone(schedule: Schedule, planned: Planned) -> str:
@@ -211,7 +205,7 @@ def _resume(write: Write, flags: dict[str, Any]) -> None:
 
 
 def _skip(write: Write, flags: dict[str, Any]) -> None:
-    skipped = skip_next(flags["name"], by=flags["by"])
+    skipped = control.skip_next(flags["name"], by=flags["by"])
     write(f"schedule {flags['name']}: skips {_short(skipped)}")
 
 

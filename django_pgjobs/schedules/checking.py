@@ -17,7 +17,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.schedules import EarlierSchedule, ScheduleRow
 from django_pgjobs.schedules.plans import plan
 
-# Of one look.
+# Schedules that are checked at a time.
 PAGE = 100
 
 

@@ -39,6 +39,8 @@ PAGE = 100
 MAX_PREVIEW = 1_000
 # The outcomes that a backfill makes up for, besides occurrences without a row.
 REOPENED = (OccurrenceOutcome.MISSED, OccurrenceOutcome.FAILED)
+# How the note of an occurrence begins that a person has skipped.
+SKIPPED = "skipped"
 # No schedule is due before.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,7 +49,7 @@ Arguments = tuple[list[Any], dict[str, Any]]
 
 @dataclass
 class Chosen:
-    """A schedule for one run by hand: at once, whatever its earlier jobs do."""
+    """A schedule as a person runs or backfills it: at once, whatever its earlier jobs do."""
 
     name: str
     args: Any
@@ -78,10 +80,9 @@ class Backfilled(NamedTuple):
 
 
 def pause_schedule(name: str, *, by: str = "", reason: str = "") -> bool:
-    """Enqueue nothing of the schedule until `resume_schedule`; return False if it was paused
-    before.
+    """Enqueue nothing of the schedule until `resume_schedule`; return False if it was paused.
 
-    What would have been due meanwhile is not made up for.
+    What is due meanwhile is not made up for.
     """
     changed = _rows(name).filter(paused_at=None)
     return _has_changed(name, changed.update(paused_at=Now(), paused_by=by, pause_reason=reason))
@@ -94,11 +95,14 @@ def resume_schedule(name: str) -> bool:
 
 
 def upcoming(schedule: Schedule, count: int, *, after: datetime | None = None) -> list[Planned]:
-    """Return the next occurrences after an instant, by default those to come.
+    """Return the next occurrences of a schedule after an instant, by default after now.
 
-    Without what somebody skipped; with no more than `max_runs` allows. Pauses do not count. Raise
-    ValueError if the rule of the row makes no sense.
+    Not those that somebody skipped, no more than `max_runs` allows, and none of a retired schedule;
+    whether it is paused makes no difference. Raise ValueError if the rule of the row makes no
+    sense.
     """
+    if schedule.retired_at is not None:
+        return []
     rule = rule_of(schedule)
     if schedule.max_runs is not None:
         count = min(count, max(0, schedule.max_runs - schedule.runs))
@@ -109,7 +113,7 @@ def upcoming(schedule: Schedule, count: int, *, after: datetime | None = None) -
 
 
 def skip_next(name: str, *, by: str = "") -> datetime:
-    """Skip the next occurrence: it gets no job; return its instant.
+    """Skip the next occurrence that is not skipped: it gets no job; return its instant.
 
     Raise ValueError if none is to come.
     """
@@ -117,22 +121,29 @@ def skip_next(name: str, *, by: str = "") -> datetime:
         schedule = _locked(name)
         planned = upcoming(schedule, 1)
         if not planned:
-            raise ValueError(f"schedule {name} has no occurrence to come.")
+            why = ": it is retired" if schedule.retired_at is not None else ""
+            raise ValueError(f"schedule {name} has no occurrence to come{why}.")
         [(instant, _)] = planned
-        _entries().create(
+        occurrence_rows().create(
             schedule=name,
             scheduled_for=instant,
             outcome=OccurrenceOutcome.SKIPPED,
-            note=_by("skipped", by),
+            note=_by(SKIPPED, by),
         )
     return instant
 
 
-def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> HandRun:
-    """Enqueue a job of the schedule at once, as an occurrence of this instant; return which.
+def skipped_by_hand() -> Q:
+    """Return the condition of occurrences that `skip_next` has skipped."""
+    return Q(outcome=OccurrenceOutcome.SKIPPED, note__startswith=f"{SKIPPED} by ")
 
-    With other *arguments*, a list and a dict, this once. Paused or not, and whatever its earlier
-    jobs do; it does not count as one of `max_runs`. Raise ValueError if it cannot be enqueued.
+
+def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> HandRun:
+    """Enqueue a job of the schedule at once, as an occurrence of this instant; return the job.
+
+    *arguments*, a list and a dict, replace those of the schedule for this job. A pause and the
+    policy for overlaps do not count, and the job is none of `max_runs`. Raise ValueError if it
+    cannot be enqueued.
     """
     with transaction.atomic(using=job_database()):
         schedule = _locked(name)
@@ -148,10 +159,11 @@ def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> H
 
 
 def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Backfilled:
-    """Enqueue the occurrences from *begin* to *end*, both included, that have no row yet.
+    """Enqueue the occurrences from *begin* to *end*, both included, that have no job.
 
-    And those that were missed, or whose enqueue failed. In pages of 100, each a transaction. Raise
-    ValueError for an *end* in the future, and for more than 1,000 occurrences.
+    That is: those without a row, those that were missed, and those whose enqueue failed. Each page
+    of 100 is a transaction. Raise ValueError for an *end* in the future, a *begin* before 1970 or
+    after the *end*, and for more than 1,000 occurrences.
     """
     found = Backfilled(0, 0, 0, 0)
     for page in _pages(_in_range(name, begin, end)):
@@ -270,17 +282,17 @@ def _pages(instants: list[datetime]) -> Iterator[list[datetime]]:
 def _known(name: str, planned: list[Planned]) -> set[datetime]:
     if not planned:
         return set()
-    return _instants_of(_entries_in(name, planned[0].at, planned[-1].at))
+    return _instants_of(_rows_in(name, planned[0].at, planned[-1].at))
 
 
 def _settled(name: str, begin: datetime, end: datetime) -> set[datetime]:
     """Return the instants of a range that no backfill enqueues."""
     is_open = Q(outcome__in=REOPENED, job_id=None)
-    return _instants_of(_entries_in(name, begin, end).exclude(is_open))
+    return _instants_of(_rows_in(name, begin, end).exclude(is_open))
 
 
-def _entries_in(name: str, begin: datetime, end: datetime) -> Any:
-    return _entries().filter(schedule=name, scheduled_for__gte=begin, scheduled_for__lte=end)
+def _rows_in(name: str, begin: datetime, end: datetime) -> Any:
+    return occurrence_rows().filter(schedule=name, scheduled_for__gte=begin, scheduled_for__lte=end)
 
 
 def _instants_of(rows: Any) -> set[datetime]:
@@ -302,7 +314,8 @@ def _rows(name: str) -> Any:
     return Schedule._default_manager.using(job_database()).filter(name=name)
 
 
-def _entries() -> Any:
+def occurrence_rows() -> Any:
+    """Return the occurrences that have a row, of all schedules."""
     return Occurrence._default_manager.using(job_database())
 
 

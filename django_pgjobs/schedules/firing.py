@@ -44,8 +44,8 @@ from django_pgjobs.values.payload import scrub
 
 # Of one transaction.
 MAX_SCHEDULES = 100
-# For how long one begins enqueues; what it does not reach is left to the next. Keys and receivers
-# are the project's code, and the locks of others wait with them.
+# For so many seconds a turn begins enqueues; what it does not reach is left to the next. Keys and
+# receivers are the project's code, and others wait for the turn's locks meanwhile.
 TURN_SECONDS = 1.0
 OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
@@ -70,13 +70,14 @@ class ScheduleTurn:
     occurrences: list[OccurrenceRow] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
 
-    # What such a hook of a key or a receiver raised: the turn has been committed.
+    # What a hook of `on_commit` raised, which a key or a receiver had registered: the turn has
+    # been committed.
     hook_error: BaseException | None = None
     # Was it full, so that there may be more to do at once?
     is_full: bool = False
     # Until when it begins enqueues, by `monotonic()`.
     enqueues_until: float = 0.0
-    # What was on time then is so still.
+    # What was on time at this instant still counts as on time (see `plan`).
     since: datetime | None = None
     # Called from time to time, as a turn may take long.
     on_move: Callable[[], object] = lambda: None
@@ -139,11 +140,11 @@ def fire_due(
     since: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
 ) -> ScheduleTurn:
-    """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
+    """Enqueue what has been due for *late* seconds or more, in a transaction of its own.
 
-    Only schedules of *tasks*; None: of all, then the turn's `unknown` says which are not here. As
-    if it were *now*; None is the server's time, which counts outside of tests. *since* is when the
-    first of several full turns was, of which this is one. In a transaction of its own; *on_move* is
+    Left out are the schedules *excluded*, and those of other tasks than *tasks* (None: of none, and
+    the turn's `unknown` names those whose task is not here). *now* stands for the server's time, in
+    tests. If others that were full came before, *since* is when the first one was. *on_move* is
     called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
     turn = ScheduleTurn(since=since, on_move=on_move)

@@ -138,8 +138,8 @@ def _length(seconds: float) -> timedelta:
 def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> OccurrencePlan:
     """Say what is to be done about a schedule that is due or to be planned.
 
-    What was on time at *since* is so still: it had to wait for its turn. Not for longer than
-    MAX_BEHIND, so that those who have too much to do leave something out.
+    What was on time at *since* still counts as on time, because it had to wait for its turn; for
+    MAX_BEHIND at most, so that a scheduler with too much to do leaves something out.
     """
     on_time_from = row.now.astimezone(UTC) - ON_TIME
     if since is not None:

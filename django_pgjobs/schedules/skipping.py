@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models.functions import Now
 
-from django_pgjobs.models.schedules import Occurrence, Schedule
+from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.occurrences.planning import occurrences
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules import control
@@ -40,18 +40,8 @@ def next_kept(row: Schedule, skipped: Collection[datetime]) -> datetime | None:
     return next((each.at for each in following if each.at not in skipped), None)
 
 
-def skip_next(name: str, *, by: str = "") -> datetime:
-    """Let the next occurrence have no job; return its instant.
-
-    Raise LookupError if there is no such schedule, ValueError if none is to come.
-    """
-    if control.get_schedule(name).retired_at is not None:
-        raise ValueError(f"schedule {name} is retired, so no occurrence is to come.")
-    return control.skip_next(name, by=by)
-
-
 def unskip(name: str) -> list[datetime]:
-    """Let all occurrences to come that were skipped have their jobs; return their instants.
+    """Undo the skips of all occurrences to come; return their instants.
 
     Raise LookupError if there is no such schedule.
     """
@@ -59,13 +49,10 @@ def unskip(name: str) -> list[datetime]:
         control.get_schedule(name)
         rows = _skips_ahead().filter(schedule=name).order_by("scheduled_for").select_for_update()
         found = dict(rows.values_list("pk", "scheduled_for"))
-        _entries().filter(pk__in=found).delete()
+        control.occurrence_rows().filter(pk__in=found).delete()
     return list(found.values())
 
 
 def _skips_ahead() -> Any:
-    return _entries().filter(outcome=OccurrenceOutcome.SKIPPED, scheduled_for__gt=Now())
-
-
-def _entries() -> Any:
-    return Occurrence._default_manager.using(job_database())
+    rows = control.occurrence_rows()
+    return rows.filter(outcome=OccurrenceOutcome.SKIPPED, scheduled_for__gt=Now())

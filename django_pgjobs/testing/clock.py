@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import DateTimeField, F, Q, Value
+from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Cast, Greatest
 from django.utils.asyncio import async_unsafe
 
@@ -32,9 +32,10 @@ from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.schedules.control import skipped_by_hand
 from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
-from django_pgjobs.status import JobStatus, OccurrenceOutcome
+from django_pgjobs.status import JobStatus
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
 from django_pgjobs.values.given import check_instant
 
@@ -57,10 +58,10 @@ class Clock:
         self._fired: Counter[str] = Counter()
 
     def advance(self, span: timedelta) -> int:
-        """Let time pass, and run what becomes due, in its order; return the number of attempts.
+        """Let *span* pass, and run what becomes due, in its order; return the number of attempts.
 
-        What waits for nothing runs first. Raise ValueError for a negative span, TypeError for what
-        is none, RuntimeError above the limit of attempts.
+        What may run now runs first. Raise TypeError for a *span* that is no timedelta, ValueError
+        for a negative one, and RuntimeError above the limit of attempts.
         """
         if not isinstance(span, timedelta):
             raise TypeError(f"advance() expected a timedelta, got {span!r}.")
@@ -68,7 +69,7 @@ class Clock:
 
     @async_unsafe("Clock.advance() cannot be called in an async test. Use sync_to_async().")
     def advance_to(self, until: datetime) -> int:
-        """Do as `advance`, up to an instant."""
+        """Do as `advance`, up to an aware instant; raise ValueError for one that is over."""
         check_instant("advance_to() expected an instant", until)
         if until < self.now:
             raise ValueError(f"expected a time from {self.now} on, got {until}: no way back.")
@@ -98,7 +99,7 @@ class Clock:
         )
 
     def _wait(self, cursor: Cursor) -> timedelta | None:
-        """Return the seconds until something is due, None if nothing is."""
+        """Return how long it is until something is due, None if nothing is."""
         known = [
             queries.get_schedule_wait(cursor, late=0.0, excluded=self._excluded, now=self.now),
             simulating.get_due_wait(cursor, self._read_at),
@@ -112,9 +113,9 @@ class Clock:
         self.now += span
 
     def _stand_still(self, cursor: Cursor) -> None:
-        """Let what the server's clock has counted since the last time not have passed."""
+        """Give back what has passed on the server's clock since the last call."""
         now = queries.get_now(cursor)
-        # For what was enqueued meanwhile less has passed.
+        # A job that was enqueued since then has waited for a shorter time.
         counted = Value(now) - Greatest(Value(self._read_at), F("enqueued_at"))
         _waiting().update(**{name: F(name) + counted for name in MOVED})
         simulating.give_time_back(cursor, read_at=self._read_at, now=now)
@@ -195,8 +196,7 @@ def _forget_occurrences(begin: datetime, names: Collection[str]) -> None:
     What a person has skipped stays so.
     """
     made = Occurrence.objects.filter(schedule__in=names, scheduled_for__gte=begin)
-    by_hand = Q(outcome=OccurrenceOutcome.SKIPPED, note__startswith="skipped by ")
-    made.exclude(by_hand).delete()
+    made.exclude(skipped_by_hand()).delete()
 
 
 def _check_names(given: Collection[str], known: Collection[str]) -> None:

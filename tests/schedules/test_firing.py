@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.queries import schedules as queries
+from django_pgjobs.schedules.control import skip_next
 from django_pgjobs.schedules.firing import fire_due
-from django_pgjobs.schedules.skipping import skip_next
 from django_pgjobs.testing import run_jobs
 from tests.models import Effect
 from tests.schedules import tasks

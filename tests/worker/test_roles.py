@@ -35,8 +35,9 @@ from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLi
 from django_pgjobs.queries import schedules
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.schedules import control
+from django_pgjobs.schedules.control import skip_next
 from django_pgjobs.schedules.firing import fire_due
-from django_pgjobs.schedules.skipping import skip_next, unskip
+from django_pgjobs.schedules.skipping import unskip
 from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until

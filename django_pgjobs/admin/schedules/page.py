@@ -291,7 +291,7 @@ def _run(
 
 
 def _skip(name: str, by: str, reason: str) -> tuple[str, bool]:
-    skipped = skipping.skip_next(name, by=by)
+    skipped = control.skip_next(name, by=by)
     rule = rule_of(control.get_schedule(name))
     return _("Skipped: %(time)s.") % {"time": in_zone(rule, skipped)}, True
 

@@ -17,7 +17,7 @@ from django.utils.autoreload import autoreload_started, get_reloader
 
 from django_pgjobs import UnknownTask, checks
 from django_pgjobs.declaring import registry
-from django_pgjobs.declaring.registry import discover_tasks, discover_tasks_once, find_task
+from django_pgjobs.declaring.registry import discover_tasks, find_task
 from django_pgjobs.management.starting import load_tasks
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -52,7 +52,7 @@ def make_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         del sys.modules[name]
     registry._found.pop("good.tasks.f", None)
     discover_tasks()
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
 
 
 def test_the_check_names_the_module_what_it_raises_and_the_place(make_app: Make) -> None:
@@ -181,7 +181,7 @@ def test_who_asks_for_a_result_is_not_troubled(make_app: Make) -> None:
     """The task is a stand-in, as that of any job whose task is not loaded."""
     make_app(DIVIDES)
     job_id = make_job("broken_app.tasks.f", args=[1])
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
     result = tasks.add.get_backend().get_result(str(job_id))
     assert (result.args, result.task.module_path) == ([1], "broken_app.tasks.f")
     with pytest.raises(
@@ -194,7 +194,7 @@ def test_who_asks_for_a_result_is_not_troubled(make_app: Make) -> None:
 def test_run_jobs_says_so_or_goes_on(make_app: Make) -> None:
     make_app(DIVIDES)
     job_id = make_job("broken_app.tasks.f")
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
     with pytest.raises(ImportError, match=r"broken_app\.tasks cannot be imported: ZeroDiv"):
         run_jobs()
     with override_settings(PGJOBS=SKIP):

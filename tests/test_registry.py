@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.test import override_settings
 from django.utils.functional import SimpleLazyObject
 
@@ -47,7 +48,7 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "canary.sang"
     sys.modules.pop("canary", None)
     registry._found.pop("canary.sing", None)
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_a_path_to_something_else_is_never_called(tmp_path: Path) -> None:
 @pytest.mark.django_db
 def test_the_modules_of_the_setting_are_imported_when_they_are_needed(canary: Path) -> None:
     job_id = make_job("canary.sing")
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
     with override_settings(PGJOBS={"TASK_MODULES": ["canary"]}):
         result = tasks.add.get_backend().get_result(str(job_id))
     assert canary.exists()
@@ -208,8 +209,22 @@ def test_the_banner_counts_the_tasks_of_the_project() -> None:
 def test_discovery_happens_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(registry, "discover_tasks", lambda: calls.append("discovered"))
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
     for _ in range(3):
         discover_tasks_once()
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
+    assert calls == ["discovered"]
+
+
+def test_a_call_before_the_apps_are_ready_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in AppConfig.ready() of a project, say."""
+    calls: list[str] = []
+    monkeypatch.setattr(registry, "discover_tasks", lambda: calls.append("discovered"))
+    registry._discovered.cache_clear()
+    with monkeypatch.context() as loading:
+        loading.setattr(apps, "ready", False)
+        discover_tasks_once()
+    assert calls == []
+    discover_tasks_once()
+    registry._discovered.cache_clear()
     assert calls == ["discovered"]

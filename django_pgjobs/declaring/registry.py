@@ -157,15 +157,23 @@ def load_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-@cache
 def discover_tasks_once() -> list[BrokenModule]:
-    """Call `discover_tasks`, the first time only; return what it returned then."""
-    return discover_tasks() if apps.ready else []
+    """Call `discover_tasks`, the first time only; return what it returned then.
+
+    Before all apps are ready it loads nothing and returns []; that does not count as the first
+    time.
+    """
+    return _discovered() if apps.ready else []
+
+
+@cache
+def _discovered() -> list[BrokenModule]:
+    return discover_tasks()
 
 
 def is_discovered() -> bool:
     """Has `discover_tasks_once` loaded the modules of tasks in this process?"""
-    return discover_tasks_once.cache_info().currsize > 0
+    return _discovered.cache_info().currsize > 0
 
 
 def find_task(path: str) -> AnyTask:

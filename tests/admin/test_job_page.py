@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from psycopg import sql
 
+from django_pgjobs.declaring import registry
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import ConcurrencyLimit, Dependency, Job, Pause
 from tests.factories import make_job, make_jobs, make_running_job
@@ -252,7 +253,7 @@ def test_a_task_that_nobody_declares_is_marked(admin_client: Client) -> None:
 
 
 def test_as_long_as_no_tasks_are_loaded_nothing_is_said_of_them(admin_client: Client) -> None:
-    discover_tasks_once.cache_clear()
+    registry._discovered.cache_clear()
     assert "task not found" not in job_page(admin_client, make_job("nobody.tasks.f"))
 
 

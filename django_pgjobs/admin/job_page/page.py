@@ -27,7 +27,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import where_it_is
 from django_pgjobs.declaring.redaction import MASK, redact, redact_text
-from django_pgjobs.declaring.registry import discover_tasks_once, find_task
+from django_pgjobs.declaring.registry import find_task, is_discovered
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Job, Worker
 from django_pgjobs.models.fields import Undecodable
@@ -173,7 +173,7 @@ def is_missing_task(path: str) -> bool:
     try:
         find_task(path)
     except UnknownTask:
-        return discover_tasks_once.cache_info().currsize > 0
+        return is_discovered()
     return False
 
 

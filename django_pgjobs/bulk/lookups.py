@@ -33,7 +33,11 @@ from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.models.batch_states import follows_failure, in_batches, in_tree
-from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
+from django_pgjobs.models.failure_groups import (
+    error_class_expression,
+    error_message_expression,
+    last_error_expression,
+)
 from django_pgjobs.models.fields import TextArrayField
 from django_pgjobs.values.bounds import MAX_BIGINT, is_number, is_whole
 from django_pgjobs.values.payload import in_utc, is_storable
@@ -55,12 +59,6 @@ TIMES = (
 )  # fmt: skip
 ORDER = ("lt", "lte", "gt", "gte")
 PARTS = ("startswith", "istartswith", "endswith", "iendswith", "contains", "icontains", "iexact")
-
-# A job that never failed has no last error.
-LAST_ERROR = (
-    "COALESCE(%(expressions)s -> -1 ->> 'exception_class', '') || ': '"
-    " || COALESCE(%(expressions)s -> -1 ->> 'message', '')"
-)
 
 
 class InvalidLookup(ValueError):
@@ -172,8 +170,7 @@ def _key(value: Any) -> Q:
 
 
 def _error(value: Any) -> Any:
-    text = Func(F("errors"), template=f"({LAST_ERROR})", output_field=TextField())
-    return IContains(text, _text(value))
+    return IContains(last_error_expression(), _text(value))
 
 
 def _argument(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which failed jobs are the same failure: expressions for the ORM, on the last error of a job.
+"""The last error of a job, and which failed jobs are the same failure: expressions for the ORM.
 
 A group is a task, a class of exception and a message without what differs from job to job:
 quoted text, numbers, UUIDs and hexadecimal digits are each replaced by an asterisk. The same
@@ -27,6 +27,22 @@ _MESSAGE = (
     ' COLLATE "C", '
     "'" + CHANGING.replace("'", "''") + "', '*', 'g'), 200)"
 )
+
+
+def last_error_expression(*, max_class: int | None = None, max_message: int | None = None) -> Func:
+    """Return "class: message" of a job's last error, ": " if there is none.
+
+    Of both, only the first *max_class* and *max_message* characters; None: all.
+    """
+    parts = [
+        f"COALESCE(%(expressions)s -> -1 ->> '{key}', '')"
+        if most is None
+        else f"COALESCE(left(%(expressions)s -> -1 ->> '{key}', {most}), '')"
+        for key, most in (("exception_class", max_class), ("message", max_message))
+    ]
+    return Func(
+        F("errors"), template="(" + " || ': ' || ".join(parts) + ")", output_field=TextField()
+    )
 
 
 def error_class_expression() -> Func:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import F, Func, QuerySet, TextField
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -18,6 +18,7 @@ from django_pgjobs.admin.job_list.previews import arguments_line, start_of
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.drawing import breakable, moment, status_badge, time_element
 from django_pgjobs.models import Job
+from django_pgjobs.models.failure_groups import last_error_expression
 from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration
 
@@ -29,11 +30,8 @@ MAX_TAG = 40
 MAX_WHOLE = 40
 MAX_WHOLE_ERROR = 24
 MAX_WHOLE_NAME = 12
-# The path of an exception's class and its message.
-LAST_ERROR = (
-    "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
-    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 300)"
-)
+# Characters of a job's last error that are read.
+MAX_ERROR_CLASS, MAX_ERROR_MESSAGE = 200, 300
 NO_ERROR = ": "
 
 
@@ -42,7 +40,9 @@ def with_columns(jobs: QuerySet[Job]) -> QuerySet[Job]:
     return jobs.defer(*LARGE_FIELDS).annotate(
         pgjobs_args=start_of("args"),
         pgjobs_kwargs=start_of("kwargs"),
-        pgjobs_error=Func(F("errors"), template=LAST_ERROR, output_field=TextField()),
+        pgjobs_error=last_error_expression(
+            max_class=MAX_ERROR_CLASS, max_message=MAX_ERROR_MESSAGE
+        ),
     )
 
 

@@ -23,6 +23,8 @@ from django_pgjobs.values.payload import is_storable, shorten
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
 OWN_QUEUE = "pgjobs"
+# The defaults of the columns, and so of rows that plain SQL writes.
+DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 0
 
 
 @dataclass(frozen=True, kw_only=True)

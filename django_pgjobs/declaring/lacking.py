@@ -7,14 +7,9 @@ an omission, because they are the table's defaults: the task's go before them.
 from __future__ import annotations
 
 from django_pgjobs.compat import AnyTask
+from django_pgjobs.conf import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from django_pgjobs.declaring.registry import find_task, list_task_paths
-from django_pgjobs.declaring.tasks import (
-    DEFAULT_PRIORITY,
-    DEFAULT_QUEUE,
-    Task,
-    declares_control,
-    has_keys,
-)
+from django_pgjobs.declaring.tasks import Task, declares_control, has_keys
 from django_pgjobs.queries.filling import Control
 
 

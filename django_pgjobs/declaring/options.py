@@ -50,7 +50,7 @@ def find_function_problems(function: Any) -> Iterator[str]:
 
 def find_flag_problems(task: Any) -> Iterator[str]:
     """Yield which options of *task* are neither True nor False."""
-    for name in ("takes_context", "atomic", "resets_session", "schedulable"):
+    for name in ("takes_context", "atomic", "resets_session", "schedulable", "remote"):
         value = getattr(task, name)
         if not isinstance(value, bool):
             yield f"expected {name} to be True or False, got {value!r}."

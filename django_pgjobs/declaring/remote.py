@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.conf import OWN_QUEUE
+from django_pgjobs.conf import DEFAULT_QUEUE, OWN_QUEUE
 from django_pgjobs.declaring.registry import find_task, list_task_paths
-
-# The queue of rows that name none: our workers serve it, whatever tasks declare.
-ROWS_QUEUE = "default"
 
 
 def is_remote(task: AnyTask | None) -> bool:
@@ -20,8 +17,6 @@ def is_remote(task: AnyTask | None) -> bool:
 
 def find_remote_problems(task: Any) -> Iterator[str]:
     """Yield what is wrong with the options of *task* that concern where it runs."""
-    if not isinstance(task.remote, bool):
-        yield f"expected remote to be True or False, got {task.remote!r}."
     for option in ("takes_context", "atomic"):
         if task.remote and getattr(task, option):
             yield f"{option}=True contradicts remote=True: the task runs in another program."
@@ -39,7 +34,8 @@ def local_paths() -> list[str]:
 
 def remote_queues() -> list[str]:
     """Return the queues that only remote tasks declare, sorted."""
-    remote, local = set[str](), {ROWS_QUEUE, OWN_QUEUE}
+    # Workers serve these two, whatever tasks declare: rows of plain SQL are in the former.
+    remote, local = set[str](), {DEFAULT_QUEUE, OWN_QUEUE}
     for path in list_task_paths():
         task = find_task(path)
         (remote if is_remote(task) else local).add(task.queue_name)

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
-from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.conf import DEFAULT_PRIORITY, DEFAULT_QUEUE, SERVER_PAYLOAD_BYTES
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
@@ -39,9 +39,6 @@ from django_pgjobs.values.job_ids import job_ids_of
 from django_pgjobs.values.payload import encode_value
 
 Exceptions = tuple[type[BaseException], ...]
-
-# The defaults of the table's columns.
-DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

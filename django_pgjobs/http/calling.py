@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import DEFAULT_QUEUE, get_conf
 from django_pgjobs.context import current_job
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.own_tasks import find_alias, find_queue
-from django_pgjobs.declaring.tasks import DEFAULT_QUEUE, Task, task
+from django_pgjobs.declaring.tasks import Task, task
 from django_pgjobs.exceptions import CallBackFailed, Discard, Retry
 from django_pgjobs.http.destinations import Destination, destination_of
 from django_pgjobs.http.posting import Answer, post

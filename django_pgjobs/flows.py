@@ -10,7 +10,6 @@ from inspect import iscoroutine
 from typing import (
     TYPE_CHECKING,
     Any,
-    Literal,
     Never,
     NoReturn,
     ParamSpec,
@@ -33,6 +32,7 @@ from django_pgjobs.values.payload import fits_column
 from django_pgjobs.values.twins import has_async_twin
 from django_pgjobs.workflows.adding import check_name, check_policy, encode_metadata
 from django_pgjobs.workflows.blocks import Block, Policy, batch_model, rows
+from django_pgjobs.workflows.inserting import OnConflict, check_on_conflict
 
 if TYPE_CHECKING:
     from django_pgjobs.models import Batch
@@ -77,7 +77,7 @@ class WorkflowOptions(TypedDict, total=False):
     """What `workflow` takes beside a name."""
 
     dedupe_key: str | None
-    on_conflict: Literal["raise", "return"]
+    on_conflict: OnConflict
     on_failed_job: Policy
     metadata: Mapping[str, Any] | None
     seal: bool
@@ -89,7 +89,7 @@ def workflow(
     name: str,
     *,
     dedupe_key: str | None = None,
-    on_conflict: Literal["raise", "return"] = "raise",
+    on_conflict: OnConflict = "raise",
     on_failed_job: Policy = "continue",
     metadata: Mapping[str, Any] | None = None,
     seal: bool = True,
@@ -154,8 +154,7 @@ def _check_names(name: str, dedupe_key: str | None, on_conflict: str) -> None:
             f"expected dedupe_key to be text of 1 to {MAX_KEY_BYTES} bytes without NUL, got "
             f"{dedupe_key!r}."
         )
-    if on_conflict not in ("raise", "return"):
-        raise ValueError(f"expected on_conflict to be 'raise' or 'return', got {on_conflict!r}.")
+    check_on_conflict(on_conflict)
     if on_conflict == "return" and dedupe_key is None:
         raise ValueError("expected a dedupe_key with on_conflict='return', got none.")
 

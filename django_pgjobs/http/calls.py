@@ -24,7 +24,7 @@ from django_pgjobs.http.destinations import MAX_URL
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.owning import jobs_of
 from django_pgjobs.http.problems import forbidden
-from django_pgjobs.http.sessions import CONFLICTS
+from django_pgjobs.http.sessions import CONFLICT_ERRORS
 from django_pgjobs.status import AfterFailure
 from django_pgjobs.values.bounds import (
     MAX_CORRELATION_ID_BYTES,
@@ -77,7 +77,7 @@ def blamed_on(fields: Fields) -> Iterator[None]:
     """Raise Problem (422) that names *fields* for what is raised about what they say."""
     try:
         yield
-    except CONFLICTS:
+    except CONFLICT_ERRORS:
         raise
     except MISTAKES as error:
         fields.refuse_all(str(error))

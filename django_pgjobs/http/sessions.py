@@ -28,10 +28,10 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 
 # A list that takes longer is not worth its answer.
-MAX_SECONDS = 2.0
+LIST_SECONDS = 2.0
 
 # Neither the client nor its body is wrong: something else is there, or is not.
-CONFLICTS = (BatchSealed, DuplicateJob, DuplicateWorkflow, UnknownBatch)
+CONFLICT_ERRORS = (BatchSealed, DuplicateJob, DuplicateWorkflow, UnknownBatch)
 
 T = TypeVar("T")
 
@@ -71,10 +71,10 @@ def until_done(do: Callable[[], T]) -> T:
 def in_bounded_time() -> Iterator[None]:
     """Let what a list reads take two seconds; raise Problem (503) beyond that."""
     try:
-        with time_budget(job_database(), MAX_SECONDS):
+        with time_budget(job_database(), LIST_SECONDS):
             yield
     except TooSlow as error:
-        raise unavailable(f"It took longer than {MAX_SECONDS:g} s. Ask for less.") from error
+        raise unavailable(f"It took longer than {LIST_SECONDS:g} s. Ask for less.") from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.http.access import Access
@@ -31,12 +31,11 @@ from django_pgjobs.http.fields import Fields
 from django_pgjobs.models import Batch
 from django_pgjobs.status import OnFailedJob
 from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES
-from django_pgjobs.workflows.following import Join
+from django_pgjobs.workflows.following import AfterFailureOfStep, Join
 
 MAX_JOBS = 1_000
 MAX_BATCHES = 100
 MAX_LABEL = 100
-AFTER_FAILURES = ("cancel", "run")
 # The ways to follow, and whether a result, or a list of them, comes before a call's own arguments.
 WAYS = {"each": True, "each_item": True, "gather": True, "then": False}
 STREAMING = ("each", "each_item")
@@ -166,7 +165,7 @@ def _options_of(fields: Fields, way: str) -> dict[str, Any]:
     }
     whole: Mapping[str, Any] = {
         "after_failure": fields.text(
-            "after_failure", default=None, max_length=10, choices=AFTER_FAILURES
+            "after_failure", default=None, max_length=10, choices=get_args(AfterFailureOfStep)
         )
     }
     has, lacks = (streaming, whole) if way in STREAMING else (whole, streaming)

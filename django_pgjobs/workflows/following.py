@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, get_args
 
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.status import Follows
@@ -18,7 +18,7 @@ AfterFailureOfStep = Literal["cancel", "run"]
 
 def runs(after_failure: str) -> bool:
     """Is a step to run though something before it has failed?"""
-    if after_failure not in ("cancel", "run"):
+    if after_failure not in get_args(AfterFailureOfStep):
         raise ValueError(f"expected after_failure to be 'cancel' or 'run', got {after_failure!r}.")
     return after_failure == "run"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Literal, NamedTuple, NoReturn, TypedDict
+from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, get_args
 
 from django.db import connections
 
@@ -41,10 +41,15 @@ class Once(NamedTuple):
     on_conflict: OnConflict
 
 
+def check_on_conflict(on_conflict: str) -> None:
+    """Raise ValueError if it does not say what becomes of a second one with a dedupe key."""
+    if on_conflict not in get_args(OnConflict):
+        raise ValueError(f"expected on_conflict to be 'raise' or 'return', got {on_conflict!r}.")
+
+
 def once_of(dedupe_key: Key | None, on_conflict: OnConflict) -> Once | None:
     """Return both, None without a key; raise TypeError or ValueError if they cannot be."""
-    if on_conflict not in ("raise", "return"):
-        raise ValueError(f"expected on_conflict to be 'raise' or 'return', got {on_conflict!r}.")
+    check_on_conflict(on_conflict)
     if dedupe_key is None:
         return None
     if not isinstance(dedupe_key, str) and not callable(dedupe_key):

@@ -93,7 +93,7 @@ def test_two_requests_with_one_key_at_the_same_time_open_one_workflow(api: Api) 
 
 
 def test_a_list_that_takes_too_long_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(sessions, "LIST_SECONDS", 0.2)
     with connect(autocommit=False) as other:
         other.execute("LOCK TABLE pgjobs_job, pgjobs_batch IN ACCESS EXCLUSIVE MODE")
         for address in ("jobs", "workflows"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from django.db.models import QuerySet
 
@@ -37,9 +37,9 @@ from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES, MAX_KEY_BYTES
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.workflows.inserting import OnConflict
 
 KEY = "Idempotency-Key"
-CONFLICTS = ("raise", "return")
 
 
 def open_workflow(request: ApiRequest) -> Reply:
@@ -152,7 +152,7 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Reply:
     options = {
         "dedupe_key": fields.text("dedupe_key", default=None, max_length=MAX_KEY_BYTES),
         "on_conflict": fields.text(
-            "on_conflict", default="raise", max_length=10, choices=CONFLICTS
+            "on_conflict", default="raise", max_length=10, choices=get_args(OnConflict)
         ),
     }
     assignment = fields.text("assignment", default=None, max_length=MAX_LENGTH)

@@ -16,8 +16,8 @@ from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import duration
 
-# Seconds between two looks for the answer of a worker.
-POLL_SECONDS = 0.1
+# Between two looks for the answer of a worker.
+ANSWER_GAP_SECONDS = 0.1
 
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
 # What else tells the detail of a status.
@@ -104,7 +104,7 @@ def show_stack(write: Write, job_id: int) -> None:
     while (found := where_it_is(job_id)) is not None and found.written_at is None:
         if found.is_late:
             raise LookupError(f"the worker of job {job_id} has not answered within its lease.")
-        time.sleep(POLL_SECONDS)
+        time.sleep(ANSWER_GAP_SECONDS)
     if found is None:
         raise LookupError(f"job {job_id} does not run any more.")
     write(found.stack or "its worker holds it and has not begun it, or it is ending.")

@@ -19,7 +19,7 @@ from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_u
 
 MAX_REASON = 500
 # Ten years; a longer one is a slip.
-MAX_SECONDS = 315_360_000
+MAX_DELAY_SECONDS = 315_360_000
 # What people write between the digits of a number.
 GROUPING = re.compile(r"[\s.,'’]")
 UNITS = {
@@ -93,7 +93,7 @@ class BulkTimeForm(BulkForm):
         if when in ("spread", "in") and "amount" not in self.errors:
             if not cleaned.get("amount"):
                 self.add_error("amount", ValidationError(_("Say how long.")))
-            elif self.seconds() > MAX_SECONDS:
+            elif self.seconds() > MAX_DELAY_SECONDS:
                 self.add_error("amount", ValidationError(_("Expected at most ten years.")))
         return cleaned
 

@@ -27,7 +27,8 @@ from django_pgjobs.bulk import conditions
 from django_pgjobs.values.bounds import MAX_INTEGER
 
 LAST_MOMENT = time(23, 59, 59, 999_999)
-MAX_SECONDS = 10**9
+# Of a length of time that somebody filters by: thirty years.
+MAX_DURATION_SECONDS = 10**9
 MAX_NAME = 512
 
 
@@ -317,7 +318,7 @@ class DurationFilter(NumberRangeFilter):
     name = "duration"
 
     def _get_form_fields(self) -> dict[str, forms.Field]:
-        limits = [MinValueValidator(0), MaxValueValidator(MAX_SECONDS)]
+        limits = [MinValueValidator(0), MaxValueValidator(MAX_DURATION_SECONDS)]
         return {
             name: forms.FloatField(
                 label=label,

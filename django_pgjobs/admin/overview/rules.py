@@ -11,7 +11,7 @@ from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask, RateLimitedQueue
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
-BUSY_SECONDS = 60.0
+BUSY_WAIT_SECONDS = 60.0
 # Failures of so many seconds are set beside those of the day before.
 RECENT_SECONDS = 900.0
 BEFORE_SECONDS = 86_400.0
@@ -97,7 +97,7 @@ def busy_queues(
         if not takers or row.is_paused or row.waiting_since is None or not row.ready:
             continue
         seconds = (now - row.waiting_since).total_seconds()
-        if seconds > BUSY_SECONDS and all(crew.running >= crew.slots for crew in takers):
+        if seconds > BUSY_WAIT_SECONDS and all(crew.running >= crew.slots for crew in takers):
             found.append(BusyQueue(row.queue_name, row.ready, slots, seconds))
     return sorted(found, key=lambda queue: -queue.seconds)
 

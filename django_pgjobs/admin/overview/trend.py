@@ -18,7 +18,7 @@ LEAST_SECONDS = 20.0
 # Fewer ready jobs than this are no backlog.
 LEAST_READY = 10
 # What is gone later than this is not foreseen.
-MAX_SECONDS = 7 * 86_400.0
+FORESEEN_SECONDS = 7 * 86_400.0
 
 
 def trend_per_minute(points: Sequence[tuple[float, int]]) -> float | None:
@@ -52,7 +52,7 @@ def trend_text(samples: Sequence[tuple[float, int]], size: Size) -> str:
     if round(rate) == 0:
         return _("stays as it is")
     seconds = size.ready / -rate * MINUTE
-    if seconds > MAX_SECONDS:
+    if seconds > FORESEEN_SECONDS:
         return _("shrinks by %s a minute") % number
     return _("gone in about %s") % duration_in_words(round(seconds))
 

@@ -31,6 +31,10 @@ from django_pgjobs.values.moments import duration
 MINUTE, HOUR = 60, 3_600
 # What "the last hour" is: 60 minutes of the clock, the last of which is not over.
 HOUR_SECONDS = HOUR - MINUTE
+# A transaction that keeps dead rows from being removed for longer is worth a warning, ...
+OLD_TRANSACTION_SECONDS = 600.0
+# ... and so are so many dead rows, where there are many beside the live ones.
+MANY_DEAD_ROWS = 50_000
 # Tabs of what has not finished.
 OLDEST_FIRST = frozenset({*map(str, Waiting), "running"})
 # Seconds from which on a number says how old it is.

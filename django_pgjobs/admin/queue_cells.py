@@ -20,7 +20,7 @@ NONE = "–"
 STATUS = '<span class="pgjobs-status pgjobs-{}"><span aria-hidden="true">{}</span> {}</span>'
 # From so many percent of failed jobs on the number is red.
 BAD_PERCENT = 5
-MAX_REASON = 300
+MAX_SHOWN_REASON = 300
 
 
 def draw_state(queue: QueueLine) -> SafeString:
@@ -44,7 +44,7 @@ def draw_pause(row: Any) -> SafeString:
         times = format_html("{}, {}", _("by %(by)s") % {"by": row.paused_by}, times)
     if row.resume_at:
         times = format_html("{}; {} {}", times, _("resumes"), moment(row.resume_at))
-    reason = Truncator(row.reason or "").chars(MAX_REASON)
+    reason = Truncator(row.reason or "").chars(MAX_SHOWN_REASON)
     return format_html(
         '{}<div class="pgjobs-quiet">{}</div>{}',
         format_html(STATUS, "warn", "‖", _("Paused")),

@@ -22,7 +22,7 @@ from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import is_storable, shorten
 from django_pgjobs.values.twins import has_async_twin
 
-# In characters: it is on pages and in lists.
+# Characters of a reason, or of a name, that somebody gives: both are on pages and in lists.
 MAX_REASON = 500
 
 

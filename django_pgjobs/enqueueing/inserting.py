@@ -34,7 +34,7 @@ from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
 from django_pgjobs.tracing.sending import sending
-from django_pgjobs.values.bounds import MAX_RATE_LIMITS_BYTES
+from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_RATE_LIMITS_BYTES
 
 # Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
 ROWS_PER_INSERT = 5_000
@@ -192,13 +192,14 @@ def _explaining_keys() -> Iterator[None]:
         constraint = getattr(diagnosis, "constraint_name", None) or ""
         if constraint.startswith("pgjobs_rate_limit_keys"):
             raise ValueError(
-                "enqueue_from() expected each row to give a rate_limit of 1 to 512 bytes in one "
-                f"line, without NULL in its parts, and {MAX_RATE_LIMITS_BYTES} bytes in all."
+                f"enqueue_from() expected each row to give a rate_limit of 1 to {MAX_KEY_BYTES} "
+                f"bytes in one line, without NULL in its parts, and {MAX_RATE_LIMITS_BYTES} bytes "
+                "in all."
             ) from error
         for name in ("concurrency_key", "unique_key"):
             if constraint.startswith(f"pgjobs_{name}"):
                 raise ValueError(
-                    f"enqueue_from() expected each row to give a {name} of 1 to 512 bytes in one "
-                    "line, without NULL in its parts."
+                    f"enqueue_from() expected each row to give a {name} of 1 to {MAX_KEY_BYTES} "
+                    "bytes in one line, without NULL in its parts."
                 ) from error
         raise

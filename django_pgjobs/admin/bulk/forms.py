@@ -13,11 +13,11 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
+from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
-MAX_REASON = 500
 # Ten years; a longer one is a slip.
 MAX_DELAY_SECONDS = 315_360_000
 # What people write between the digits of a number.

@@ -23,6 +23,7 @@ from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.preview import ENDING
 from django_pgjobs.control import lifecycle
+from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Dependency, Job
@@ -31,7 +32,6 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 
-MAX_REASON = 500
 # What the address of the page has for the form that is open: the one that was refused.
 OPEN = "open"
 

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.numbers import (
     MINUTE,
+    OLD_TRANSACTION_SECONDS,
     Hour,
     JobRate,
     QueueLine,
@@ -45,7 +46,6 @@ from django_pgjobs.admin.overview.series import by_outcome, read_series, series_
 from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.trend import trend_text
 from django_pgjobs.admin.overview.warnings import (
-    OLD_TRANSACTION_SECONDS,
     UNSEALED_SECONDS,
     Situation,
     heartbeat_state,

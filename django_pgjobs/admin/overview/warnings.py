@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_pgjobs.admin.numbers import jobs_query
+from django_pgjobs.admin.numbers import MANY_DEAD_ROWS, jobs_query
 from django_pgjobs.admin.overview.notices import (
     JOBS,
     LIMITS,
@@ -40,11 +40,7 @@ from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, FailingTask, Signs
 
-# A transaction that keeps dead rows from being removed for longer is worth a warning, ...
-OLD_TRANSACTION_SECONDS = 600.0
-# ... and this many dead rows, if there are more of them than live ones.
-MANY_DEAD_ROWS = 50_000
-# So is a batch to which more jobs may come for longer.
+# A batch to which more jobs may come for longer is worth a warning.
 UNSEALED_SECONDS = 86_400.0
 # Keys of a rate limit that are spelled out, and versions.
 MAX_KEYS = 3

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 
 import django_pgjobs
 from django_pgjobs import migrations
+from django_pgjobs.admin.numbers import MANY_DEAD_ROWS, OLD_TRANSACTION_SECONDS
 from django_pgjobs.conf import SECRETS, Conf, get_conf
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.queries import system
@@ -27,9 +28,7 @@ from django_pgjobs.queries.system import RelationRow, ServerRow, TransactionRow
 from django_pgjobs.status import JobStatus
 
 # Beyond these something is wrong, and the page says so.
-OLD_TRANSACTION_SECONDS = 600.0
 DEAD_SHARE = 0.5
-MIN_DEAD_ROWS = 50_000
 SKEW_SECONDS = 1.0
 NOTIFY_USAGE = 0.5
 SESSION_SHARE = 0.9
@@ -227,7 +226,7 @@ def _warnings_of_tables(facts: SystemFacts) -> list[str]:
 def is_dirty(table: RelationRow) -> bool:
     """Has the table many more dead rows than autovacuum would leave?"""
     dead = table.dead or 0
-    return dead > MIN_DEAD_ROWS and dead > DEAD_SHARE * (table.rows or 0)
+    return dead > MANY_DEAD_ROWS and dead > DEAD_SHARE * (table.rows or 0)
 
 
 def retention_of(status: JobStatus) -> float | None:

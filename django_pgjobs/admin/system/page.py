@@ -9,9 +9,9 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
+from django_pgjobs.admin.numbers import OLD_TRANSACTION_SECONDS
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.system.facts import (
-    OLD_TRANSACTION_SECONDS,
     SystemFacts,
     gather,
     is_dirty,

@@ -163,8 +163,9 @@ def _check_names(name: str, dedupe_key: str | None, on_conflict: str) -> None:
 def chain(*calls: Call, name: str = "chain") -> Batch:
     """Run calls one after the other, each with the result of the one before as first argument.
 
-    Return the batch of the first one. If a call fails, those behind it are not run. Raise
-    ValueError without any call.
+    Return the batch of the first one; all is enqueued in one transaction, or in that of the caller.
+    If a call fails, those behind it are not run. Raise ValueError without any call, and TypeError,
+    ValueError or InvalidTask for a call that cannot be placed there.
     """
     if not calls:
         raise ValueError("chain() expected at least one call, got none.")
@@ -186,7 +187,9 @@ def group(
 ) -> Batch:
     """Run calls side by side; then one with no argument of theirs, or with the list of all results.
 
-    Neither is run if one of the calls fails. Raise TypeError for a call that is in no list.
+    Return the batch of the calls; all is enqueued in one transaction, or in that of the caller.
+    Neither *then* nor *gather* is run if one of the calls fails. Raise TypeError for a call that is
+    in no list.
     """
     given = _list_of(calls, *others)
     with workflow(name) as flow:

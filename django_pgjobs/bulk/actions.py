@@ -60,9 +60,9 @@ def at_any_status(*statuses: str) -> Callable[[ChosenOptions], Q]:
 class Action:
     """A change of many jobs.
 
-    *suits* is the condition on the jobs it is for, *statuses* those that they can have;
-    *apply* changes those of the given ids that still meet it, in the open transaction. *spared*:
-    all of these statuses are suited but for those that meet it.
+    *suits* is the condition on the jobs that it is for, *statuses* are those that they can have;
+    *apply* changes those of the given ids that still meet it, in the open transaction. *spared*, if
+    given: the action is for all jobs of *statuses* but those that meet this condition.
     """
 
     name: str
@@ -162,7 +162,7 @@ def _suits_run_now(options: ChosenOptions) -> Q:
 
 
 def _suits_delete(options: ChosenOptions) -> Q:
-    """What follows in a workflow needs the jobs before."""
+    """Return the condition of jobs to delete: what follows in an open workflow needs its jobs."""
     return Q(status__in=_FINISHED) & ~is_of_open()
 
 

@@ -230,7 +230,7 @@ def _stop(change: BulkChange, problem: str, database: str) -> Page:
 
 
 def _refusal(change: BulkChange, user: Any, action: Action | None) -> str:
-    """Return why the change must not go on, an empty text if it may."""
+    """Return why the change must not go on, "" if it may."""
     if action is None:
         return _("This version does not know the action.")
     if user is None:

@@ -44,8 +44,7 @@ MAX_ROWS = 10_000
 COUNT_SECONDS = 0.3
 # Most seconds for counting exactly what was not counted so far.
 EXACT_SECONDS = 1.0
-# Instead, seconds for both together on a page that is to be there at once, and for the latter at
-# least.
+# On a page that is to be there at once: seconds for both together, and the least for the latter.
 QUICK_SECONDS = 0.1
 LEAST_SECONDS = 0.01
 # What ends unfinished jobs, and with them those that wait for them.

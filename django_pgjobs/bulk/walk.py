@@ -94,7 +94,7 @@ def legs_of(selection: Selection, statuses: tuple[str, ...]) -> list[Leg]:
 class Walk:
     """The jobs of a selection that suit *condition* and that *narrow* leaves over.
 
-    *spared*: that are all of these statuses but for those that meet it.
+    *spared*, if given: they are all jobs of *statuses* but those that meet this condition.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ def _value(leg: Leg, at: Any) -> Any:
 
 
 def _after(leg: Leg, here: Position) -> Q:
-    """Return the condition of the rows that are not behind us."""
+    """Return the condition of the rows that the walk has not looked at yet."""
     at = here.get("at")
     if at is None:
         return Q()

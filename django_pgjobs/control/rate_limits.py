@@ -53,7 +53,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Grant:
-    """Tokens that were taken: seconds waited for them, and their instant by the server's clock."""
+    """Tokens that were taken: for how many seconds they were *waited* for, and from which instant
+    of the server's clock they hold.
+    """
 
     waited: float
     granted_at: datetime
@@ -65,11 +67,14 @@ def acquire(
 ) -> Grant:
     """Take *cost* tokens of a rate limit, sleeping until they are available.
 
-    Of several keys it takes *cost* each, at the first instant at which all have enough. Raise
-    RateLimited at once, with nothing taken, if that is more than *timeout* seconds away or
-    beyond the deadline of the running job. Raise UnknownRateLimit for a key without a limit,
-    ValueError for a cost above the burst, and TypeError or ValueError for a *timeout* that is no
-    length of time (None: any), a wrong key or cost.
+    Of several keys it takes *cost* each, at the first instant at which all have enough. They are
+    taken at once and for good, on a connection of its own: no rollback of the caller returns them.
+    *timeout* is seconds or a timedelta (None: any length of time).
+
+    Raise RateLimited at once, with nothing taken, if the tokens are further away than *timeout* or
+    than the deadline of the running job. Raise UnknownRateLimit for a key without a limit,
+    ValueError for a cost above the burst, and TypeError or ValueError for a wrong *timeout*, key or
+    cost.
     """
     grant, moment = _take_turn(keys, cost, timeout)
     while (left := moment - time.monotonic()) > 0:

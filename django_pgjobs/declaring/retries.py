@@ -25,7 +25,8 @@ class Exponential:
 
     *jitter* is the part of the delay that is random, from 0 to 1: with 0.5 a delay of 8
     seconds becomes something between 4 and 8, so jobs that failed together come back apart.
-    *base* and *maximum* may be timedeltas, and are kept in seconds.
+    *base* and *maximum* are seconds or timedeltas, and are kept in seconds. Raise TypeError for
+    what is no number, and ValueError for one out of bounds: base and maximum from 0, factor from 1.
     """
 
     base: float | timedelta = 2.0

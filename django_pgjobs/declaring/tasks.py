@@ -166,8 +166,8 @@ class Task(TaskNames, AnyTask):
 
         None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from the
         enqueue by the database's clock. *after* lists jobs (Job, TaskResult or id) that have to
-        finish first; *after_failure*: "cancel", "run" or "hold" when one of them does not succeed.
-        *subject* is the model instance they are about. Raise InvalidTask, TypeError for others.
+        finish first; *after_failure*: "cancel", "run" or "hold" if one does not succeed. *subject*
+        is the model instance they are about. Raise InvalidTask, or TypeError for another option.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "unknown")}
         check_names(".using()", unknown, given)
@@ -187,8 +187,9 @@ class Task(TaskNames, AnyTask):
     def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
         """Enqueue a job per item, a few thousand per statement; return their ids in order.
 
-        An item is a dict of keyword arguments or a tuple of positional ones. All jobs
-        are inserted, or none. Raise as `enqueue` does, naming the item.
+        An item is a dict of keyword arguments or a tuple of positional ones. All jobs are inserted,
+        or none, in one transaction or in that of the caller. Raise as `enqueue` does, naming the
+        item.
         """
         backend: Any = self.get_backend()
         if hasattr(backend, "enqueue_many"):

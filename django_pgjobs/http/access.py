@@ -25,7 +25,7 @@ from django_pgjobs.values.payload import LATEST
 # What a token may be for; docs/http-api.md explains each.
 VERBS = ("work", "enqueue", "read", "manage")
 CACHED_SECONDS = 5.0
-# So many are remembered; nobody has as many tokens, but anybody may send as many texts.
+# How many are remembered. No project has so many tokens, but anybody may send so many texts.
 MAX_CACHED = 1_000
 NOT_VALID = "This token is not valid, or not any more."
 PREFIX = "pgj_"

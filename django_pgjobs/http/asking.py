@@ -26,8 +26,8 @@ from django_pgjobs.queries.workers import set_listening
 from django_pgjobs.worker.claiming.plan import Listing
 
 MOST_JOBS, MOST_SECONDS = 100, 25.0
-# Who looks and was not woken takes what another one saw up to this part of a pause ago: so one look
-# serves all.
+# A waiting request that was not woken takes what another one saw up to this part of a pause ago: so
+# one look serves all.
 SHARED = 0.9
 LEAST_PAUSE = 0.001
 
@@ -81,7 +81,7 @@ class Asked:
         return again(worker, held, self.held, self.max_jobs)
 
     def say_listening(self, *, listening: bool) -> bool:
-        """Let enqueues notify, or no more for the sake of this worker; False: its row is locked."""
+        """Set or clear the flag that lets enqueues notify; return False if the row is locked."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.worker.id, listening=listening)
             is_said = bool(cursor.rowcount)
@@ -131,10 +131,10 @@ class Wait:
         self._waiter = Waiter(worker.id, worker.queues, worker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._is_said = False
-        # How soon it looks again, until enqueues notify and a while after: one that began before
-        # tells nobody.
+        # Seconds until it looks again: short at first, because an enqueue that began before the
+        # flag was set notifies nobody.
         self._gap = POLL_SECONDS
-        # When the tokens of rate limits come that jobs for it wait for.
+        # When there will be enough tokens of rate limits for jobs that it could get.
         self._tokens_at = math.inf
         self._has_found = False
 
@@ -143,8 +143,8 @@ class Wait:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        # Who found jobs may have left some, and who ends by an exception may have been woken for
-        # others.
+        # If it found jobs it may have left some, and if it ends by an exception it may have been
+        # woken for jobs that others are to get.
         passes_on = self._has_found or kind is not None or self._tokens_at < math.inf
         waiting.leave(self._waiter, passes_on=passes_on)
 

@@ -20,10 +20,10 @@ from django_pgjobs.values.payload import exceeds_depth, finite
 # A value of a job has 100 levels at most; around it are those of trees of batches.
 MAX_DEPTH = 250
 CHUNK_BYTES = 65_536
-# What a text of JSON holds if PostgreSQL may not be able to store it: NUL, surrogates.
+# How JSON spells characters that PostgreSQL may not be able to store: NUL, surrogates.
 SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 MAX_ERRORS = 100
-# A name is a client's own, and may be as long as a body; each error below it has it.
+# Of a pointer in an error. The names of members are the client's own and may be as long as a body.
 MAX_POINTER = 500
 CUT = "…"
 
@@ -100,7 +100,7 @@ def _decoded(body: bytes) -> Any:
         raise invalid([FieldError("", str(error))]) from None
     if exceeds_depth(value, text, MAX_DEPTH):
         raise _too_deep()
-    # What is wrong may be in each of a million texts: no more is looked for than is told.
+    # Each of a million texts may be wrong: no more errors are looked for than are told.
     if SUSPICIOUS.search(text) and (errors := list(islice(_unstorable(value), MAX_ERRORS))):
         raise invalid(errors)
     return value

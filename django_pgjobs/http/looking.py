@@ -22,9 +22,9 @@ from django_pgjobs.worker.upkeep.look import PROMOTE_BATCH
 
 logger = get_logger(__name__)
 
-# So old what a claim goes by may be: what was added since, and is known to nobody else, may wait.
+# How old a look may be that a claim goes by. Jobs that were added since may wait for so long.
 KNOWN_SECONDS = 1.0
-# So old it may be if a claim by it found nothing.
+# How old it may be if a claim by it found nothing.
 VAIN_SECONDS = 0.05
 
 
@@ -51,13 +51,13 @@ class Looks:
 
     def begin_anew(self) -> None:
         """Know nothing."""
-        # Held by who looks, ...
+        # Held during a look, ...
         self._looking = threading.Lock()
-        # ... and while what is known changes: who notes something may hold a connection for which
-        # a look waits.
+        # ... and while what is known changes. They are two, because a caller of `expect` may hold a
+        # connection that the look waits for.
         self._change = threading.Lock()
         self.last = LookResult()
-        # When a job is due of which somebody told since the last look began.
+        # When the next job is due of those that `expect` was told of since the last look began.
         self._expected_at = math.inf
 
     def get(self, *, since: float) -> LookResult:
@@ -84,8 +84,10 @@ class Looks:
 
 
 def promoting(send: Send) -> tuple[int, float | None, list[Any]]:
-    """Let jobs that are due be claimed, then ask something; return its rows, after how many jobs
-    were let go and in how many seconds the next one is due (None: none).
+    """Promote jobs that are due, then ask something in the same round trip.
+
+    Return how many jobs were promoted, in how many seconds the next one is due (None: none waits
+    for a time), and the rows of what was asked.
     """
     promote = partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH)
     try:

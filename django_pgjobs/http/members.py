@@ -70,9 +70,9 @@ def find_member(access: Access, worker_id: int) -> Member:
 
 
 class RecentMembers:
-    """The workers that asked lately: what one is, and is asked, may be a second old.
+    """The workers that asked lately, as they were up to a second ago.
 
-    Whether its lease holds the claim itself looks at.
+    The claim itself looks whether the lease holds.
     """
 
     def __init__(self) -> None:

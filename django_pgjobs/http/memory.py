@@ -1,8 +1,9 @@
-"""What this process has given to workers lately: to store a result it need not ask what that is of.
+"""The attempts that this process has given to workers lately: to store their results it need not
+read their rows.
 
-The write of an outcome names its claim, so what is remembered here may be over: then nothing is
-written. What has changed meanwhile, a cancel, matters to failures only; for those the row is asked,
-as it is for what another process has given.
+The write of an outcome names its claim, so an attempt that is remembered here may be over: then
+nothing is written. What may have changed meanwhile, a request to cancel, matters to failures only;
+for those the row is read, as for attempts that another process has given.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 
 from django_pgjobs.queries.remote import Assigned
 
-# Of so many attempts it is remembered; without arguments that is a kilobyte each.
+# How many attempts are remembered; without arguments that is a kilobyte each.
 MOST_KNOWN = 5_000
 
 

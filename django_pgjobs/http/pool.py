@@ -25,12 +25,12 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 
 T = TypeVar("T")
 
-# So long a request waits for a connection of which all are lent.
+# How long a request waits for a connection while all are lent.
 PATIENCE_SECONDS = 5.0
-# So often statements are sent that others cross, with pauses that get longer.
+# How often statements that others cross are sent, with pauses that get longer.
 TRIES = 20
 PAUSE_SECONDS = 0.002
-# So long a statement waits for a lock: a row that somebody holds is not to keep the others.
+# How long a statement waits for a lock: a row that somebody holds must not keep the others.
 LOCK_SECONDS = 0.2
 
 
@@ -106,7 +106,7 @@ def borrowed() -> Iterator[OwnConnection]:
 def turn(sends: Sequence[Send]) -> list[list[Any]]:
     """Send statements that travel and commit together; return the rows of each.
 
-    They are sent until they are not crossed.
+    They are sent again if another transaction crosses them, as `until_uncrossed` does.
     """
     return until_uncrossed(lambda connection: connection.round_trip(sends))
 

@@ -31,9 +31,9 @@ from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
-# So long a request tries to write outcomes whose rows others have locked.
+# How long a request tries to write outcomes whose rows others have locked.
 PATIENCE_SECONDS = 0.5
-# So long it goes on with what waits for the jobs that ended; the rest is found by workers of ours.
+# How long it goes on with what waits for the jobs that ended; workers of ours find the rest.
 FOLLOWING_SECONDS = 0.25
 
 
@@ -86,7 +86,7 @@ class Delivery:
     def _work_until_pause(self) -> float | None:
         """Take turns on one connection; return for how long to give it back, None at the end.
 
-        Who waits for a row that is locked holds no connection that others could use.
+        While it waits for a locked row it holds no connection that others could use.
         """
         try:
             with borrowed() as connection:
@@ -150,7 +150,7 @@ class Delivery:
         return 0.0 if self._state.held or follows else None
 
     def _tell_others(self, connection: OwnConnection) -> None:
-        """Tell who waits of jobs that can run now: again, or because a key is free."""
+        """Notify workers of jobs that can run now: again, or because a key is free."""
         ended = [(attempt, self.stored[attempt.id]) for attempt, _ in self._entries_stored()]
         delays = [(a, outcome.delay or 0.0) for a, outcome in ended if outcome.status is None]
         queues = {attempt.queue_name for attempt, delay in delays if not delay}

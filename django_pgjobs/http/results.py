@@ -19,7 +19,7 @@ from django_pgjobs.values.job_ids import parse_job_id
 
 # Results are small, as a rule: more of them than of jobs with all that is told of these.
 MAX_RESULTS = 1_000
-# So many are read at a time, and what is larger in all ends the page.
+# How many are read at a time, and how many characters of results end the page.
 CHUNK = 100
 MAX_CHARACTERS = 8_000_000
 

@@ -232,7 +232,7 @@ def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
         problem = Problem("bad-request")
     else:
         logger.error("http path=%s", path, exc_info=error)
-        # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
+        # Collectors of errors, such as Sentry, hear by this signal of what a view raises.
         got_request_exception.send(sender=None, request=request)
         problem = Problem("internal-error", detail="See the server's log.")
     response = _finished(problem.response())

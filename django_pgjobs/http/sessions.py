@@ -27,7 +27,7 @@ from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 
-# A list that takes longer is not worth its answer.
+# How long the statements of a list may take.
 LIST_SECONDS = 2.0
 
 # Neither the client nor its body is wrong: something else is there, or is not.
@@ -49,8 +49,8 @@ def in_transaction(do: Callable[[], T]) -> T:
 def until_done(do: Callable[[], T]) -> T:
     """Return what *do* returns; call it again if others cross what it does.
 
-    It is one transaction, of its own: batches are counted at its end. Raise Problem for what a
-    batch does not take, and 503 if it is crossed too often.
+    *do* is one transaction, and is in no other: batches are counted at its end. Raise Problem for
+    what a batch does not take, and one with 503 if it is crossed too often.
     """
     tried = 0
     while True:

@@ -29,7 +29,7 @@ from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import released
 
-# Of so many that may start in its lane it may be one.
+# The named job has to be one of the first so many of its lane that may start.
 MOST_CHOSEN = 100
 NOT_NAMED = "given back: another one was asked for"
 

@@ -28,7 +28,7 @@ from django_pgjobs.worker.turns.refusals import LoggedJobs, Refusals
 
 logger = get_logger(__name__)
 
-# Of so many groups it is remembered where the last walk ended.
+# For how many groups it is remembered where the last walk ended.
 MOST_CURSORS = 10_000
 # How long receivers of task_finished may take at the end of the process.
 END_SECONDS = 3.0

@@ -44,9 +44,10 @@ from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
-# A look that takes longer wades through what has run; then claims begin where it found jobs.
+# A look that takes longer reads past many jobs that have run; then claims begin where it found
+# jobs.
 SLOW_SECONDS = 0.01
-# So often a request claims again because what it got was not for it, or is to go back.
+# How often a request claims at most, if what it gets is not for it and has to go back.
 MOST_CLAIMS = 5
 NOT_FOR_IT = "given back: the token or the worker is not for it"
 
@@ -99,7 +100,7 @@ def take(
         given = hand_out(worker, [(attempt, 0.0) for attempt in attempts])
         if given or (not attempts and (found.asked_at >= now - VAIN_SECONDS or not insists)):
             return given
-        # What it went by was old, or what it got had to go back.
+        # The look was old, or the jobs that it got had to go back.
         asked = time.monotonic() if attempts else now - VAIN_SECONDS
     return []
 

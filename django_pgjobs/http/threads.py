@@ -33,7 +33,7 @@ async def in_thread(function: Callable[[], T]) -> T:
 
     Raise Problem (503) if no thread is free for as long as a request waits for a connection.
     """
-    # What is given up stays in line until a thread is free, but is not to keep its request there.
+    # A call that is given up stays in line until a thread is free, but must not keep its request.
     work = [function]
     del function
     called = _threads().submit(_called, work)

@@ -25,13 +25,13 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# How often who waits looks though nobody was told of anything, ...
+# A waiting request looks so often without having been woken, ...
 LOOK_SECONDS = 5.0
-# ... and where nobody can be told.
+# ... and so often where the process cannot hear of new jobs.
 POLL_SECONDS = 0.5
-# The thread ends when nobody has waited for so long.
+# The thread ends when no request has waited for so long.
 IDLE_SECONDS = 60.0
-# How often the thread looks whether it is to end, and tries again what fails.
+# How often the thread looks whether it is to end, and how long it waits after an error.
 RETRY_SECONDS = 1.0
 # How long its end is waited for.
 END_SECONDS = 2.0
@@ -40,7 +40,7 @@ Sort = tuple[tuple[str, ...], frozenset[str]]
 
 
 class Waiter:
-    """One that waits; *wake* lets it look, from any thread."""
+    """A request that waits; *wake* lets it look, from any thread."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Waiters:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[bool]:
-        """Take one of the places of those who wait in a thread; give False if there is none."""
+        """Take a place of those that may wait in a thread; give False if there is none."""
         with self._lock:
             has_place = self._places < get_conf().HTTP_MAX_WAITING
             self._places += has_place

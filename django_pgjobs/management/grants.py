@@ -41,7 +41,7 @@ WEB: Rights = {
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
     "pgjobs_schedule": "SELECT, INSERT, UPDATE, DELETE",
-    # Whoever takes a skip back deletes it.
+    # To undo a skip is to delete its row.
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT",
     "pgjobs_statistic_sum": "SELECT",

@@ -197,7 +197,7 @@ def _add_tables(said: Exposition, cursor: Cursor) -> None:
             said.add(names.DEAD_ROWS, relation.dead or 0, relation.name)
 
 
-# What is asked for itself, and left out if it cannot be read.
+# The parts, each of which is read by itself and left out if it cannot be read.
 PARTS = {
     "queues": _add_queues,
     "stuck": _add_stuck,

@@ -90,5 +90,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(text, content_type=CONTENT_TYPE)
 
 
-# The token says who asks: `LoginRequiredMiddleware` does not.
+# The token is the permission, so `LoginRequiredMiddleware` must not ask for a login.
 metrics.login_required = False  # type: ignore[attr-defined]

@@ -82,7 +82,9 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
     ) -> list[str]:
         """Add a job per call, such as `push.s(17)`; return their ids in order.
 
-        All are added, or none. Raise BatchSealed if the batch takes no more.
+        All are added, or none, in one transaction or in that of the caller. Raise BatchSealed if
+        the batch takes no more, UnknownBatch if it is gone, and TypeError, ValueError or
+        InvalidTask for a call that cannot be stored, or whose task merges jobs.
 
         *dedupe_key*, a template of the arguments such as "order:{order_id}" or a function of them,
         is given once as long as the batch exists. For a job whose key another one has, or had,
@@ -115,7 +117,8 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
     def seal(self) -> None:
         """Say that no more comes; what is empty or finished is complete at once.
 
-        In a transaction it holds from the commit on. A batch that is sealed stays so.
+        In a transaction it holds from the commit on. A batch that is sealed stays so. Raise
+        UnknownBatch if it is gone.
         """
         adding.seal(self)
         self.refresh_from_db(using=job_database())
@@ -188,27 +191,34 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
     # What comes out
 
     def counts(self, *, tree: bool = False) -> Counts:
-        """Return the numbers of jobs as they are now, with *tree* of all batches below as well."""
+        """Return the numbers of jobs as they are now, with *tree* of all batches below as well.
+
+        Raise UnknownBatch if it is gone.
+        """
         return reading.counts(self, of_tree=flag(tree, name="tree"))
 
     def results(self) -> Iterator[Any]:
         """Yield the results of the successful jobs of all batches below that nothing follows.
 
         In order of the batches and jobs, read page by page. If nothing follows this batch, they are
-        its own, and those of its parts.
+        its own, and those of its parts. Raise UnknownBatch if it is gone.
         """
         return reading.results(self)
 
     def explain(self) -> BatchExplanation:
-        """Say why it is not complete with all below it; nothing is written or locked."""
+        """Say why it is not complete with all below it; nothing is written or locked.
+
+        Raise UnknownBatch if it is gone.
+        """
         return explaining.explain(self)
 
     def wait(self, timeout: float | timedelta | None = None) -> Batch:
         """Wait until all below is complete; return this batch, refreshed.
 
         *timeout* is seconds or a timedelta, None: for ever. Raise TimeoutError when it is over,
-        JobError if the batch cannot be counted, and RuntimeError in an open transaction, or in a
-        TestCase if it is not complete.
+        JobError if the batch cannot be counted, UnknownBatch if it is gone, and RuntimeError where
+        it could not end: in an open transaction, in one of its own jobs, and in a TestCase if it is
+        not complete.
         """
         return reading.wait(self, timeout)
 
@@ -230,7 +240,8 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
         """Cancel this batch and all below; return False if they were complete or cancelled.
 
         Jobs that wait end as cancelled, those that run are asked to end, nothing is added or
-        made any more. Workers go on with that after the commit, 1,000 jobs at a time.
+        made any more. Workers go on with that after the commit, 1,000 jobs at a time. Raise
+        UnknownBatch if it is gone.
         """
         is_news = retrying.cancel(self)
         self.refresh_from_db(using=job_database())

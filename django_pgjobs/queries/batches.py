@@ -24,13 +24,13 @@ from django_pgjobs.queries.jobs import (
     successes_params,
 )
 
-# So many jobs one statement makes of results at most, but one for each result.
+# The most jobs that one statement makes of results; but at least one for each result.
 MAX_STREAMED = 10_000
-# How far one settling goes on with what follows: a transaction that settles holds all of them.
+# How many levels of followers one settling goes through: its transaction locks all of them.
 MAX_LEVELS = 1_000
-# Of batches with something to count, in one statement.
+# The most batches with something to count that one statement lists.
 PAGE = 100
-# How often a workflow is looked for that cannot be seen.
+# How often a statement is sent again to see a workflow, or a key, that was just committed.
 TRIES = 20
 
 

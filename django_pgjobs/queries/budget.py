@@ -13,8 +13,8 @@ from psycopg.errors import LockNotAvailable, QueryCanceled
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.cursor import Cursor
 
-# What holds for statements that walk: what an index has in order is not sorted, and tables are
-# joined as a statement names them. To look for another order took longer than some of them do.
+# For statements that walk an index: no sorting of what an index has in order, and tables are joined
+# in the order in which a statement names them. Planning another order took longer than some run.
 WALKING = {"enable_sort": "off", "join_collapse_limit": "1", "from_collapse_limit": "1"}
 SET_LIMITS = """
 SELECT
@@ -23,7 +23,7 @@ FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value)
 """
 
 
-# Of a time for all statements together: none begins when so much of it has passed, and each may
+# Where a time is for several statements together, none begins after this part of it, and each may
 # take what is left then.
 BEGINNING = 1 / 3
 
@@ -32,18 +32,17 @@ BEGINNING = 1 / 3
 def time_budget(
     alias: str, seconds: float, *, walks: bool = False, together: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """Let no statement on *alias* take longer than *seconds*; nothing is compiled either.
+    """Let no statement on *alias* in the block take longer than *seconds*, nor compile (JIT).
 
-    *together*: nor all of them. Whoever calls what this yields before each but the first begins
-    none when a third of the time has passed: it raises TooSlow.
+    The block is a transaction, or a savepoint of the one that is open. Raise TooSlow, with all of
+    it rolled back, if a statement took longer, or waited for a lock longer than the role may.
 
-    *walks*: they find the first rows by walking an index, step by step. The planner takes a table
-    for empty that a VACUUM saw while it was filled, and would read and sort all of it for each
-    step.
+    With *together* the time is for all statements: call the function that this yields before each
+    of them but the first; it raises TooSlow once a third of the time has passed.
 
-    In a transaction, or a savepoint of the one that is open: raise TooSlow if a statement took
-    longer, or waited for a lock longer than the role may; then all since the begin of the block is
-    rolled back.
+    With *walks* statements find their first rows by walking an index, step by step. Without it the
+    planner, which takes a table for empty if a VACUUM saw it before it was filled, would read and
+    sort all of it for each step.
     """
     longest = seconds * (1 - BEGINNING) if together else seconds
     limits = {"statement_timeout": f"{max(int(longest * 1000), 1)}ms", "jit": "off"}

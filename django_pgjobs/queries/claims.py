@@ -36,11 +36,11 @@ class Floor(NamedTuple):
 HEAD = Floor(-32768, 0)
 TAIL = Floor(32768, 0)
 
-# Of each lane a claim looks at so many jobs, if it wants as many.
+# A claim looks at so many jobs of each lane at least, if it wants so many.
 FEW_JOBS = 4
 
-# Of so many lanes of a place a look asks when their tokens are there: 0.1 s, if each has used a
-# hundred of them.
+# The most lanes of a place of which a look asks when their tokens are there: 0.1 s, if each has
+# used a hundred tokens.
 TOKEN_LANES = 1_000
 
 

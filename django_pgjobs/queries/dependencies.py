@@ -1,9 +1,10 @@
 """Statements on jobs that wait for other jobs.
 
 What the end of a predecessor means is decided by `pgjobs_resolve_v1` in the database
-(migrations/sql/0001/resolve.sql), for whoever finishes a job and for whoever commits a dependency
-too late. One call looks at a page of dependencies, so that none takes long or locks many rows; who
-has finished a job goes on, page by page, and what is left when it is killed the sweep finds.
+(migrations/sql/0001/resolve.sql): when a job finishes, and when a job that waits for it is
+committed after that. One call looks at a page of dependencies, so that none takes long or locks
+many rows. The process that finished the job goes on, page by page; what is left if it is killed is
+found by the sweep.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
-# How many dependencies one statement resolves, in about 15 ms of the server's.
+# How many dependencies one statement resolves; the server takes about 15 ms for them.
 PAGE = 1_000
 
 # A predecessor, and the job behind which its dependencies are still to be resolved.
@@ -51,8 +53,7 @@ def send_resolution(cursor: Cursor, ids: Sequence[int], rest: Sequence[Position]
     """
     predecessors = [*ids, *(predecessor_id for predecessor_id, _ in rest)]
     params = {
-        # Faster than psycopg adapts a list.
-        "ids": "{" + ",".join(map(str, predecessors)) + "}",
+        "ids": array_text(predecessors),
         "behind": [None for _ in ids] + [job_id for _, job_id in rest] if rest else [],
         "max_dependencies": PAGE,
     }

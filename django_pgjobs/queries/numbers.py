@@ -16,11 +16,11 @@ from django_pgjobs.queries.statistics import (
     upper_bound,
 )
 
-# Minutes are written so many seconds after their end, at the latest.
+# How many seconds after its end a minute is written, at the latest.
 CLOSING_SECONDS = 15.0
 # What "lately" is: minutes that are over and for which everything is counted.
 RECENT_MINUTES = 5
-# So many live jobs, and jobs that have just finished, are counted themselves.
+# Up to so many live jobs, and so many that have just finished, are counted one by one.
 FEW = 10_000
 
 
@@ -235,5 +235,5 @@ def quantile(counts: Sequence[int], part: float) -> Bounds | None:
         return None
     place = next(place for place, below in enumerate(accumulate(counts)) if below >= wanted)
     least = upper_bound(place - 1) if place else 0.0
-    # What is told is a number, also of the last class, which never ends.
+    # The last class has no end, and what is told must be a finite number.
     return Bounds(least, min(upper_bound(place), 2 * least) if place else upper_bound(0))

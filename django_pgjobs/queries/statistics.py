@@ -20,8 +20,8 @@ MINUTE = 60
 OTHERS = ("(others)", "(others)")
 # Queues and tasks of a minute that are told apart: their names may be without number.
 MAX_CELLS = 1_000
-# Times are counted in so many classes. Class 0 is below a millisecond, each next one ends at
-# twice that of the one before, so the 27th ends at 18.6 hours; the last has no end.
+# The number of classes in which times are counted. Class 0 ends at a millisecond, each next one at
+# twice the end of the one before, so the 27th ends at 18.6 hours; the last has no end.
 CLASSES = 28
 LAST_CLASS = CLASSES - 1
 

@@ -1,4 +1,4 @@
-"""What a schedule is at, when it is due and what the clock does then, in words."""
+"""The state of a schedule, when it is due and what the clock does then, in words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ POLICIES = {
 
 
 def state_of(row: Schedule) -> str:
-    """Return what a schedule is at, in a word."""
+    """Return the state of a schedule: retired, paused, late, active, failing, broken or ended."""
     if row.retired_at is not None:
         return "retired"
     if row.paused_at is not None:

@@ -68,7 +68,7 @@ def given_in_words(given: object) -> str:
 def duration(seconds: float | None) -> str:
     """Return a length of time in at most two units, for a page: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h.
 
-    There is none to or from a time that is infinite, which JSON brings as a text.
+    A dash for None, and to or from a time that is infinite, which JSON brings as a text.
     """
     if seconds is None or not math.isfinite(float(seconds)):
         return "–"
@@ -88,7 +88,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _two_units(seconds: float, size: int, smaller: int, text: str) -> str:
-    # What is rounded to the smallest number of the unit may be a part of a second less.
+    # A length that rounds to one of the unit may be a part of a second shorter.
     large, rest = divmod(int(max(seconds, size)), size)
     return text % {"large": formats.number_format(large), "small": rest // smaller}
 

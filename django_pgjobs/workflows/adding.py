@@ -123,7 +123,7 @@ def open_part(
     if is_replay(batch) or (is_new and is_in_block(batch)):
         part.block = batch.block
     else:
-        # Its jobs may run as soon as they are added, or were by an attempt before.
+        # Its jobs may run as soon as they are added, or were added by an earlier attempt.
         with connections[job_database()].cursor() as cursor:
             counted = batches.count_jobs(cursor, part.pk, of_tree=False)
         has_jobs = counted is not None and counted[0] > 0

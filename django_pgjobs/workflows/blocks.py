@@ -1,4 +1,4 @@
-"""A batch as it is known here: its id, who asks, and as long as nothing of it can have run."""
+"""What this process knows of a batch: its id, the job that adds to it, and its block."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from django_pgjobs.values.job_ids import parse_job_id
 
 @dataclass
 class Block:
-    """The block of `workflow()`, or what is before the first job of a part.
+    """The block of `workflow()`; or, of a part that is opened later, the time until its first job.
 
-    Shared by all batches that are opened in it: what follows these sees all of their results. In a
-    *replay* the workflow is there already: nothing is added, and what is opened is what was.
+    All batches that are opened in it share it. While it is open none of their jobs can have run, so
+    what follows them sees all results. In a *replay* the workflow existed before: nothing is added,
+    and opening a batch returns the one that was opened then.
     """
 
     is_open: bool = True
@@ -27,9 +28,9 @@ class Block:
     is_replay: bool = False
     # Nobody else knows of what is opened in it: it is not committed.
     is_private: bool = False
-    # An attempt before has opened the part: what it has opened below that is not opened again.
+    # An earlier attempt has opened the part: what it opened below that is not opened again.
     is_known: bool = False
-    # What was opened again, and how often: batches below one that follow the same.
+    # How many batches were opened again so far: by owner, way to follow and predecessors.
     replayed: Counter[object] = field(default_factory=Counter)
 
 

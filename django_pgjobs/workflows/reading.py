@@ -46,7 +46,7 @@ def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
 
 
 def results(batch: AnyBatch) -> Iterator[Any]:
-    """Yield the results of what nothing follows below a batch, in order."""
+    """Yield the results of the batches below one that nothing follows; see `Batch.results`."""
     with connections[job_database()].cursor() as cursor:
         final = batches.list_final(cursor, id_of(batch))
     if not final:
@@ -103,7 +103,7 @@ def _gaps(batch: AnyBatch, seconds: float | None) -> Iterator[float]:
 
 def _is_below(row: Any, batch_id: int) -> bool:
     """Is a batch the one with that id, or somewhere below it?"""
-    # What is below has the higher ids.
+    # A batch has a higher id than the one above it.
     while row is not None and row.pk > batch_id:
         row = rows().filter(pk=row.parent_id).first()
     return row is not None and row.pk == batch_id

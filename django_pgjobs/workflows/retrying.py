@@ -23,9 +23,9 @@ Requeue = Callable[[list[int]], list[jobs.RequeuedJob]]
 
 
 class RequeuedTree(NamedTuple):
-    """Jobs that were requeued, those that a twin with their key keeps from it.
+    """The *ids* of jobs that were requeued, and *touched*, the batches of these.
 
-    *touched* are the batches of the former.
+    *conflicts* are jobs that were not, each with the twin that has its unique key.
     """
 
     ids: list[int]
@@ -60,7 +60,7 @@ def requeue_tree(
     uncancels = JobStatus.CANCELLED in statuses or bool(first.ids)
     # Counted when the jobs are requeued: before that nothing of them is unfinished.
     _open_again(cursor, batch_id, first.touched, uncancels=uncancels)
-    # What is open again lets the jobs that follow it run again; the others are left.
+    # Jobs that follow what is open again run again; the others are left.
     last = _requeue(
         cursor, batch_id, statuses, requeue, of_gather_and_then=True, despite_failures=not first.ids
     )

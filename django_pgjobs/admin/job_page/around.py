@@ -1,6 +1,6 @@
 """What the page of a job says of other jobs, as far as the person may see those.
 
-Who sees some jobs is told of the others that they are there, where that is why one's own job
+A person who sees some jobs is told that there are others, where that is why one's own job
 waits, but neither which they are, nor what keeps them or who would run them.
 """
 

@@ -23,9 +23,9 @@ from django_pgjobs.status import JobStatus
 
 # The statuses of a bar from the bottom to the top.
 STACK = (JobStatus.SUCCESSFUL, JobStatus.CANCELLED, JobStatus.FAILED)
-# So many queues or tasks have a color of their own, the rest are one.
+# How many queues or tasks have a color of their own; the others share one.
 MAX_NAMES = 8
-# So many of them are named where the pointer rests on a bar, by the ends of their names.
+# How many of them are named where the pointer rests on a bar, by the ends of their names.
 MAX_SAID = 3
 MAX_SAID_LENGTH = 40
 HEIGHT = 100.0

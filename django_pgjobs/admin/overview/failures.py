@@ -30,7 +30,7 @@ from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.status import JobStatus
 
 # Failed jobs that are looked at. Their texts are long, 10 microseconds each and more, so the
-# larger number is for who asks: it has a time budget of its own and is kept for longer.
+# larger number is read on request: it has a time budget of its own and is kept for longer.
 MAX_JOBS = 5_000
 MAX_JOBS_ASKED = 100_000
 ASKED_SECONDS = 15.0

@@ -38,7 +38,7 @@ SPANS = (
     ("604800", gettext_lazy("1 week")),
     ("", gettext_lazy("Until a time")),
 )
-# Nobody remembers for longer why.
+# The longest that a warning may be muted.
 MAX_MUTED = timedelta(days=366)
 
 

@@ -15,7 +15,8 @@ BUSY_WAIT_SECONDS = 60.0
 # Failures of so many seconds are set beside those of the day before.
 RECENT_SECONDS = 900.0
 BEFORE_SECONDS = 86_400.0
-# So many jobs of a task failed at least: a task that runs ten times a day may fail twice.
+# The least failures of a task that are worth a warning: one that runs ten times a day may fail
+# twice.
 LEAST_FAILED = 10
 # That is a tenth of its jobs at least, and twice the share of the day before; of a task that had
 # fewer jobs than this the day before, half of them.

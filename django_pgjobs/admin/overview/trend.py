@@ -17,7 +17,7 @@ LOOK_BACK_SECONDS = 180.0
 LEAST_SECONDS = 20.0
 # Fewer ready jobs than this are no backlog.
 LEAST_READY = 10
-# What is gone later than this is not foreseen.
+# If the backlog would be gone later than this, the page does not say when.
 FORESEEN_SECONDS = 7 * 86_400.0
 
 

@@ -214,7 +214,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             # Fields of a class stay, whatever the admin leaves out.
             for name in OF_CODE:
                 self.fields.pop(name, None)
-        # Who sends it without drawing it first means the row as it is now.
+        # A form that is sent without having been drawn is about the row as it is now.
         is_drawn = not self.is_bound or self.add_initial_prefix("timezone") in self.data
         for field in self.fields.values():
             field.show_hidden_initial = is_drawn

@@ -88,7 +88,10 @@ class ScheduleAdmin(KeyIsKept):
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Who may only look gets the page: Django draws read-only fields from the row, unmasked."""
+        """Lead people who may only look to the page of the schedule.
+
+        Django would draw read-only fields from the row, unmasked.
+        """
         if request.method != "POST" and not self.has_change_permission(request):
             require(request, Verb.VIEW)
             return HttpResponseRedirect(schedule_address(self, unquote(object_id)))

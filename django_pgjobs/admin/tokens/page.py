@@ -40,7 +40,7 @@ STATES = {
 
 
 def _was_sent(request: HttpRequest, sheet: str) -> bool:
-    """Did this form make a token before? Who reloads the page of a secret sends it again."""
+    """Did this form make a token before? A reload of the page with the secret sends it again."""
     return sheet in request.session.get(SENT, ())
 
 

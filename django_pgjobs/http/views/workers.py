@@ -130,9 +130,9 @@ def _sorted_out(
 
 
 def claim(request: ApiRequest, worker: int) -> Reply:
-    """Give a worker jobs; under WSGI, where who waits holds a thread, few may wait.
+    """Give a worker jobs. Under WSGI a request that waits holds a thread, so only few may wait.
 
-    Nobody waits where the server has one thread: heartbeats and pages would wait as well.
+    None waits where the server has one thread: heartbeats and pages would wait as well.
     """
     asked, given = _ask(request, worker)
     if given or not asked.wait:
@@ -146,7 +146,7 @@ def claim(request: ApiRequest, worker: int) -> Reply:
 
 
 async def claim_in_loop(request: ApiRequest, worker: int) -> Reply:
-    """Do the same under ASGI, where who waits holds nothing."""
+    """Do the same under ASGI, where a request that waits holds no thread."""
     asked, given = await in_thread(partial(_ask, request, worker))
     if given or not asked.wait:
         return asked.answer(given)

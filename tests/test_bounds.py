@@ -44,3 +44,14 @@ def test_the_bounds_of_texts_are_those_of_the_columns(places: str, most: int) ->
     assert {place: found.get(f"pgjobs_{place}") for place in places.split()} == dict.fromkeys(
         places.split(), most
     )
+
+
+def test_the_bounds_of_a_priority_are_those_of_the_column() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conname = 'pgjobs_priority_is_from_minus_100_to_100'"
+        )
+        [(text,)] = cursor.fetchall()
+    assert str(bounds.MIN_PRIORITY) in text
+    assert f"<= {bounds.MAX_PRIORITY}" in text

@@ -19,8 +19,9 @@ from django_pgjobs.declaring.tasks import task
 from django_pgjobs.models import BulkChange, Job, QueueSettings
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import UNFINISHED, JobStatus
+from django_pgjobs.values.bounds import MAX_PRIORITY
 
-MAX_PRIORITY, MAX_BOOST = 100, 200
+MAX_BOOST = 200
 NOTE = "Large changes of the admin, ahead of all others."
 
 

@@ -29,8 +29,10 @@ from django_pgjobs.status import AfterFailure
 from django_pgjobs.values.bounds import (
     MAX_CORRELATION_ID_BYTES,
     MAX_INTEGER,
+    MAX_PRIORITY,
     MAX_QUEUE_NAME_BYTES,
     MAX_TASK_PATH_BYTES,
+    MIN_PRIORITY,
 )
 from django_pgjobs.workflows.steps import check_task, make_step
 
@@ -157,7 +159,7 @@ def _read_options(fields: Fields) -> dict[str, Any]:
     expires_in = fields.seconds("expires_in", 0, LONGEST_SECONDS, default=None)
     return {
         "queue_name": fields.text("queue", default=None, max_length=MAX_QUEUE_NAME_BYTES),
-        "priority": fields.integer("priority", -100, 100, default=None),
+        "priority": fields.integer("priority", MIN_PRIORITY, MAX_PRIORITY, default=None),
         "run_after": _moment(fields, "run_after", "delay", seconds),
         "max_attempts": fields.integer("max_attempts", 1, MAX_INTEGER, default=None),
         "timeout": fields.seconds("timeout", 0.001, LONGEST_SECONDS, default=None),

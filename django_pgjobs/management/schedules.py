@@ -21,7 +21,7 @@ from django_pgjobs.occurrences.planning import Planned
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead, unskip
-from django_pgjobs.schedules.words import MARKS, state_of, when_of
+from django_pgjobs.schedules.words import MARKS, is_infinite, state_of, when_of
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
 
@@ -250,6 +250,6 @@ def _short(value: datetime | None) -> str:
     """Return an instant in the current time zone."""
     if value is None:
         return "-"
-    if value.year in (1, 9999):
+    if is_infinite(value):
         return "soon"
     return timezone.localtime(value).isoformat(" ", "seconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 from django.utils.dates import WEEKDAYS
@@ -14,6 +14,7 @@ from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.occurrences.cron import Cron
 from django_pgjobs.queries.schedules import LATE_SECONDS
 from django_pgjobs.values.moments import exact_duration
+from django_pgjobs.values.payload import EARLIEST, LATEST
 
 # What the clock does at an occurrence.
 MARKS = {
@@ -66,7 +67,12 @@ def state_of(row: Schedule) -> str:
 
 def is_planned(row: Schedule) -> bool:
     """Has the row a time for its next run? One that a scheduler is to plan has an infinite one."""
-    return row.next_at is not None and row.next_at.year not in (1, 9999)
+    return row.next_at is not None and not is_infinite(row.next_at)
+
+
+def is_infinite(instant: datetime) -> bool:
+    """Is it what Python has for an infinite instant, or for one that is beyond its calendar?"""
+    return instant.year in (EARLIEST.year, LATEST.year)
 
 
 def cron_in_words(cron: Cron) -> str:

@@ -7,6 +7,8 @@ from typing import TypeGuard
 # The largest of an `integer`, and of a `bigint`, which ids are.
 MAX_INTEGER = 2**31 - 1
 MAX_BIGINT = 2**63 - 1
+# Of a priority, as Django's own tasks have it.
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
 # What `is_count` allows, in the words of messages.
 COUNTS = f"from 1 to {MAX_INTEGER}"
 

@@ -15,7 +15,7 @@ from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
 from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.drawing import CURRENT_ZONE
-from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
+from django_pgjobs.values.bounds import MAX_PRIORITY, MAX_QUEUE_NAME_BYTES, MIN_PRIORITY
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 # Ten years; a longer one is a slip.
@@ -179,8 +179,8 @@ class MoveForm(BulkForm):
     priority = forms.IntegerField(
         label=_("Priority"),
         required=False,
-        min_value=-100,
-        max_value=100,
+        min_value=MIN_PRIORITY,
+        max_value=MAX_PRIORITY,
         help_text=_("-100 to 100; higher runs first. Empty: as it is."),
     )
     field_order = ["queue_name", "priority", "reason"]

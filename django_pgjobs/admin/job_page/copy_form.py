@@ -34,6 +34,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.models.fields import Undecodable
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.bounds import MAX_PRIORITY, MIN_PRIORITY
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import decode_value, encode_value
 
@@ -60,8 +61,8 @@ class CopyForm(forms.Form):
     queue_name = forms.CharField(label=gettext_lazy("Queue"), max_length=128)
     priority = forms.IntegerField(
         label=gettext_lazy("Priority"),
-        min_value=-100,
-        max_value=100,
+        min_value=MIN_PRIORITY,
+        max_value=MAX_PRIORITY,
         help_text=gettext_lazy("-100 to 100; higher runs first."),
     )
     run_after = forms.DateTimeField(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -20,7 +20,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import STOOD_STILL, Trouble, trouble_of
 from django_pgjobs.queries.schedules import OccurrenceRow
-from django_pgjobs.schedules.plans import delay_of, policies_of
+from django_pgjobs.schedules.plans import HasPolicies, delay_of, policies_of
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.payload import decode_value, scrub
 from django_pgjobs.values.words import with_text
@@ -42,8 +42,20 @@ class Blocked(Exception):
         self.name = name
 
 
+class HasCall(HasPolicies, Protocol):
+    """What says how the jobs of a schedule are enqueued: a row, or `control.Chosen`.
+
+    The arguments are a list and a dict, or their JSON text; in a row they may be anything.
+    """
+
+    @property
+    def args(self) -> Any: ...
+    @property
+    def kwargs(self) -> Any: ...
+
+
 def enqueue_occurrence(
-    row: Any, task: AnyTask, instant: datetime, unfinished: list[int]
+    row: HasCall, task: AnyTask, instant: datetime, unfinished: list[int]
 ) -> OccurrenceRow:
     """Enqueue the job of an occurrence, and return its outcome; *unfinished* is brought up to date.
 
@@ -89,7 +101,7 @@ def raise_unless_refused(name: str | None, error: DatabaseError) -> None:
         raise error
 
 
-def _insert(row: Any, task: AnyTask, instant: datetime) -> int:
+def _insert(row: HasCall, task: AnyTask, instant: datetime) -> int:
     policies = policies_of(row, task)
     options: dict[str, Any] = {}
     if policies.jitter:
@@ -103,7 +115,7 @@ def _insert(row: Any, task: AnyTask, instant: datetime) -> int:
     return int(chosen.enqueue(*args, **kwargs).id)
 
 
-def arguments_of(row: Any) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(row: HasCall) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a row; raise TypeError or ValueError if they are none."""
     args, kwargs = (
         decode_value(value) if isinstance(value, str) else value for value in (row.args, row.kwargs)

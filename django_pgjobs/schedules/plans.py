@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from django_pgjobs.declaring.schedules import find_problems, find_task_problems
 from django_pgjobs.occurrences.cron import Lacking
@@ -51,6 +51,44 @@ class OccurrencePlan:
     lacks: str = ""
 
 
+class HasRule(Protocol):
+    """What says when a schedule is due: a row as a statement returns it, or the model."""
+
+    @property
+    def cron(self) -> str | None: ...
+    @property
+    def every(self) -> float | None: ...
+    @property
+    def timezone(self) -> str: ...
+    @property
+    def skipped_time(self) -> str | None: ...
+    @property
+    def repeated_time(self) -> str | None: ...
+    @property
+    def starts_at(self) -> datetime | None: ...
+    @property
+    def ends_at(self) -> datetime | None: ...
+    @property
+    def except_dates(self) -> list[str]: ...
+
+
+class HasPolicies(Protocol):
+    """What says which occurrences have jobs: such a row, the model, or `control.Chosen`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def max_runs(self) -> int | None: ...
+    @property
+    def jitter(self) -> float: ...
+    @property
+    def missed(self) -> str: ...
+    @property
+    def grace(self) -> float: ...
+    @property
+    def overlap(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Policies:
     """The policies of a row, in Python's types."""
@@ -64,8 +102,8 @@ class Policies:
     overlap: str
 
 
-def rule_of(row: Any) -> Rule:
-    """Return the rule of a row, or of a model with its columns; raise ValueError for none."""
+def rule_of(row: HasRule) -> Rule:
+    """Return the rule of a row; raise ValueError if it has none that can be."""
     if not all(isinstance(day, str) for day in row.except_dates):
         raise ValueError(f"expected except_dates to list dates, got {str(row.except_dates)[:200]}.")
     try:
@@ -107,7 +145,7 @@ def _rule(
     )
 
 
-def policies_of(row: Any, task: Any) -> Policies:
+def policies_of(row: HasPolicies, task: Any) -> Policies:
     """Return the policies of a row; raise ValueError if they are none.
 
     Lacking where only the task as it is declared here cannot have them.

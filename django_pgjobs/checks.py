@@ -48,6 +48,11 @@ def check_settings(
     return [Error(fact, hint=hint, id="pgjobs.E002") for fact, hint in problems]
 
 
+def _usable_conf() -> Conf | None:
+    """Return the settings, None if one is wrong: `check_settings` reports that."""
+    return None if find_problems(getattr(settings, "PGJOBS", {})) else get_conf()
+
+
 def _backend_problems() -> Iterator[tuple[str, str]]:
     """Yield (fact, remedy) for what is wrong in TASKS."""
     for alias, params in task_backends.settings.items():
@@ -71,11 +76,12 @@ def check_dotted_paths(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Report what PGJOBS names by a dotted path and cannot be used."""
-    if find_problems(getattr(settings, "PGJOBS", {})):
-        return []  # check_settings reports those
+    conf = _usable_conf()
+    if conf is None:
+        return []
     return [
         Error(f"PGJOBS[{setting!r}] names {path!r}, which {problem}", hint=hint, id="pgjobs.E004")
-        for setting, path, problem, hint in _path_problems(get_conf())
+        for setting, path, problem, hint in _path_problems(conf)
     ]
 
 
@@ -96,9 +102,10 @@ def check_tasks_of_apps(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Report every tasks.py that cannot be imported: no worker would run its jobs."""
-    if find_problems(getattr(settings, "PGJOBS", {})):
+    conf = _usable_conf()
+    if conf is None:
         return []
-    skips = get_conf().BROKEN_TASK_MODULES == "skip"
+    skips = conf.BROKEN_TASK_MODULES == "skip"
     return [_of_broken_module(module, skips) for module in broken_apps()]
 
 
@@ -128,7 +135,7 @@ def check_references_of_tasks(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Report options of tasks that name code which cannot be used: no enqueue would pass."""
-    if find_problems(getattr(settings, "PGJOBS", {})):
+    if _usable_conf() is None:
         return []
     discover_tasks_once()
     tasks = (find_task(path) for path in list_task_paths())
@@ -233,7 +240,8 @@ def check_sentry(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Warn of check-ins that cannot be sent."""
-    if find_problems(getattr(settings, "PGJOBS", {})) or not get_conf().SENTRY_CHECK_INS:
+    conf = _usable_conf()
+    if conf is None or not conf.SENTRY_CHECK_INS:
         return []
     try:
         load_module("sentry_sdk.crons")
@@ -254,9 +262,9 @@ def check_tracing(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Warn of traces that nobody makes."""
-    if find_problems(getattr(settings, "PGJOBS", {})):
+    conf = _usable_conf()
+    if conf is None:
         return []
-    conf = get_conf()
     found: list[CheckMessage] = []
     for setting, is_on, module, package in (
         ("OPENTELEMETRY", conf.OPENTELEMETRY, "opentelemetry.trace", "opentelemetry-api"),

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import F
 
 from django_pgjobs import BatchSealed, DuplicateJob, UnknownBatch, workflow
-from django_pgjobs.compat import InvalidTask
+from django_pgjobs.compat import InvalidTask, task_enqueued
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -152,3 +152,24 @@ def test_a_unique_job_per_row() -> None:
     flow.seal()
     run_jobs()
     assert counts_of(flow) == (3, 3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [(unique, {}), (tasks.add, {"dedupe_key": "{a}", "on_conflict": "return"})],
+)
+def test_receivers_are_told_of_new_jobs_only(task: Any, options: dict[str, Any]) -> None:
+    told: list[str] = []
+
+    def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+        told.append(task_result.id)
+
+    flow = open_flow()
+    task_enqueued.connect(receive)
+    try:
+        ids = flow.add(task.s(1, 1), **options)
+        assert flow.add(task.s(1, 2), **options) == ids
+        [_, new] = flow.add(task.s(1, 3), task.s(2, 3), **options)
+    finally:
+        task_enqueued.disconnect(receive)
+    assert told == [*ids, new]

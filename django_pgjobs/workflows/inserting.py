@@ -86,7 +86,7 @@ def insert(
         sent.ids = fresh = list(compress(ids, are_new))
         end_block(batch)
         hold_back(fresh)
-    if has_receivers(task_enqueued):
+    if fresh and has_receivers(task_enqueued):
         told: Any = task.get_backend()
         told.announce(task, fresh, compress(pairs, are_new))
     return ids

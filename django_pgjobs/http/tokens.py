@@ -22,6 +22,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from django_pgjobs.values.payload import fits_column, is_storable
 
+# Characters, as the column has it.
 MAX_NAME = 200
 MAX_PER_SECOND = 1_000_000
 SHOWN_CHARACTERS = 8

@@ -116,6 +116,11 @@ def test_a_wrong_form_makes_nothing(admin_client: Client, wrong: dict[str, Any])
     assert not Token.objects.exists() and not LogEntry.objects.exists()
 
 
+def test_a_name_may_have_as_many_characters_as_the_column(admin_client: Client) -> None:
+    secret = secret_on(admin_client.post(reverse(ADD), FORM | {"name": "ü" * 200}))
+    assert row_of(secret).name == "ü" * 200
+
+
 def test_all_that_is_done_is_written_down_without_the_secret(
     admin_client: Client, caplog: Any
 ) -> None:

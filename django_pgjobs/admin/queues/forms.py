@@ -31,13 +31,13 @@ SPANS = (
 )
 
 
-def one_line(max_bytes: int) -> Callable[[str], None]:
-    """Return a validator of names: one line of so many bytes that PostgreSQL can store."""
+def one_line(max_bytes: int | None) -> Callable[[str], None]:
+    """Return a validator of names: one line that PostgreSQL can store, of so many bytes at most."""
 
     def check(value: str) -> None:
         if "\n" in value or "\r" in value or not is_storable(value):
             raise ValidationError(_("Expected one line of text."))
-        if len(value.encode()) > max_bytes:
+        if max_bytes is not None and len(value.encode()) > max_bytes:
             text = ngettext("Expected at most %s byte.", "Expected at most %s bytes.", max_bytes)
             raise ValidationError(text % max_bytes)
 
@@ -45,9 +45,12 @@ def one_line(max_bytes: int) -> Callable[[str], None]:
 
 
 class LineField(forms.CharField):
-    """A name: one line, whose first and last spaces count."""
+    """A name: one line, whose first and last spaces count.
 
-    def __init__(self, *, max_bytes: int, **options: Any) -> None:
+    *max_bytes* None: the column bounds characters, which *max_length* says.
+    """
+
+    def __init__(self, *, max_bytes: int | None = None, **options: Any) -> None:
         options.setdefault("strip", False)
         super().__init__(
             widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),

@@ -71,7 +71,7 @@ class TokenForm(forms.Form):
     )
     name = LineField(
         label=_("Name"),
-        max_bytes=MAX_NAME,
+        max_length=MAX_NAME,
         help_text=_("Who is to use it, for others to read."),
     )
     verbs = forms.MultipleChoiceField(

@@ -58,17 +58,22 @@ def test_a_process_opens_as_many_connections_as_are_counted(
     start_thread: Start, gate: Gate
 ) -> None:
     """Those of the pruner come and go, in one process of all."""
+    others = list_sessions()
     worker = start_thread(concurrency=1)
     gate_tasks.record_atomic_at_gate.enqueue("x")
     gate.wait_entered()
     most = worker.runner.state.options.count_connections("default")
-    wait_until(lambda: count_sessions() == most)
+    wait_until(lambda: len(list_sessions() - others) == most, message=name_sessions)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_an_idle_process_keeps_two_connections(start_thread: Start) -> None:
+    others = list_sessions()
     worker = start_thread(concurrency=1)
-    wait_until(lambda: get_worker(worker.id).listening and count_sessions() == 2)
+    wait_until(
+        lambda: get_worker(worker.id).listening and len(list_sessions() - others) == 2,
+        message=name_sessions,
+    )
     assert worker.stop() == 0
     assert get_worker(worker.id).ended_at
 
@@ -95,14 +100,21 @@ def lease_of(worker: ThreadedWorker) -> OwnConnection:
     return worker.runner._connections["lease"]
 
 
-def count_sessions() -> int:
+def list_sessions() -> set[int]:
+    """Return the processes of the server that serve somebody else than this test."""
+    return set(name_sessions())
+
+
+def name_sessions() -> dict[int, str]:
+    """Return what each of them is for, and what it did last."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            "SELECT pid, concat_ws(': ', application_name, state, left(query, 80))"
+            " FROM pg_stat_activity WHERE datname = current_database()"
             " AND backend_type = 'client backend' AND application_name <> 'pgjobs pruner'"
             " AND pid <> pg_backend_pid()"
         )
-        return int(cursor.fetchall()[0][0])
+        return dict(cursor.fetchall())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -206,4 +206,5 @@ def test_a_batch_is_found_by_its_id_alone(by_worker: bool, known: str) -> None:
             plan_like_a_worker(cursor)
         before = blocks_read(cursor, table)
         assert Batch.objects.get(pk=110_000).jobs == 1
-        assert blocks_read(cursor, table) - before < 10
+        # 84 if all of an index is read.
+        assert blocks_read(cursor, table) - before < 40

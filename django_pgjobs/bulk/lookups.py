@@ -115,7 +115,7 @@ def _plain(name: str, value: Any) -> Q:
 
 
 def _number(value: Any) -> int:
-    if not is_whole(value) or abs(value) > MAX_BIGINT:
+    if not is_whole(value) or not -MAX_BIGINT - 1 <= value <= MAX_BIGINT:
         raise InvalidLookup(f"expected a whole number, got {value!r:.80}.")
     return value
 

@@ -272,13 +272,18 @@ class OwnConnection:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Let the round trips and statements in it commit together, or be rolled back."""
-        self.round_trip([_send_begin, _send_patience])
+        connection = self.open()
+        # Not round trips: these begin and commit by themselves behind a pooler.
+        begin: list[Send] = [_send_begin, _send_patience]
+        if not self.is_direct:
+            begin.append(self._send_lock_timeout)
+        self._exchange(connection, begin)
         try:
             yield
         except BaseException:
             self.close_if_broken()  # an error that is not of the server leaves it open
             raise
-        self.round_trip([_send_commit])
+        self._exchange(connection, [_send_commit])
 
     def _send_lock_timeout(self, cursor: Cursor) -> None:
         _send_timeout(cursor, self._settings["lock_timeout"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from tests.factories import get_job, make_job
+from tests.helpers import connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,3 +49,28 @@ def test_no_result_is_kept_until_the_next_round_trip(own: OwnConnection) -> None
 def test_no_rows_of_a_former_statement_come_back(own: OwnConnection) -> None:
     assert own.round_trip([send_one, send_one]) == [[(1,)], [(1,)]]
     assert own.round_trip([send_nothing, send_one, send_nothing]) == [[], [(1,)], []]
+
+
+@pytest.mark.parametrize("is_direct", [True, False], ids=["direct", "behind a pooler"])
+@pytest.mark.parametrize("is_kept", [True, False], ids=["committed", "rolled back"])
+def test_a_transaction_holds_its_locks_to_its_end(
+    own: OwnConnection, is_direct: bool, is_kept: bool
+) -> None:
+    job_id = make_job()
+    own.open()
+    own.is_direct = is_direct
+
+    def send_note(cursor: Cursor) -> None:
+        job = f"{own.schema}.pgjobs_job"
+        cursor.execute(f"UPDATE {job} SET note = 'seen' WHERE id = $1", [job_id])
+
+    with suppress(KeyboardInterrupt), own.transaction():
+        own.round_trip([send_note])
+        with connect() as other:
+            sent = other.execute(
+                "SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE SKIP LOCKED", [job_id]
+            )
+            assert sent.fetchall() == []
+        if not is_kept:
+            raise KeyboardInterrupt
+    assert get_job(job_id).note == ("seen" if is_kept else "")

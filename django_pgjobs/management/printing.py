@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +20,22 @@ Write = Callable[[str], object]
 
 # The same characters as JSON escapes: json escapes only those below 32 by itself.
 _IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
+# As of a program that SIGPIPE ends.
+EXIT_READER_GONE = 141
+
+
+@contextmanager
+def while_somebody_reads() -> Iterator[None]:
+    """End the process without a word when whoever reads its output has seen enough (`head`)."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes at its end what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_READER_GONE)
 
 
 def json_text(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from django_pgjobs.management.printing import EXIT_READER_GONE
 from tests.factories import make_jobs
 from tests.helpers import (
     MARK,
@@ -102,4 +102,4 @@ def test_a_reader_that_ends_early_ends_the_command_without_a_word(
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    assert process.wait() == -signal.SIGPIPE
+    assert process.wait() == EXIT_READER_GONE

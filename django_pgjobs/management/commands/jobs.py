@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -27,7 +26,7 @@ from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
 from django_pgjobs.management.arguments import count, end_in_words, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import json_text
+from django_pgjobs.management.printing import json_text, while_somebody_reads
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
@@ -220,9 +219,8 @@ class Command(BaseCommand):
         )
 
     def run_from_argv(self, argv: list[str]) -> None:
-        # A reader that has seen enough, such as `| head`, ends it without a word.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        super().run_from_argv(argv)
+        with while_somebody_reads():
+            super().run_from_argv(argv)
 
     def handle(self, *, action: str, **flags: Any) -> None:
         actions: dict[str, Callable[..., None]] = {

@@ -160,7 +160,10 @@ def test_what_waits_for_such_a_job_goes_on_once_its_outcome_is_written(
     dependant = enqueue_after(first)
     worker = start_thread(poll_interval=NEVER)
     wait_until_kept(worker, 1)
-    allow()
+    # So that no try begins before the change and ends, as a failure, behind it.
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [first])
+        refuse_instead("FALSE")
     wait_until(lambda: count_jobs(status="successful") == 3)
     assert get_job(second).started_at > get_job(first).finished_at
     assert get_job(dependant).started_at > get_job(first).finished_at

@@ -248,7 +248,8 @@ def test_a_follower_looks_again_after_one_that_is_locked() -> None:
         pause = DjangoThread(scheduler._take_turn).result()
     assert FOLLOW_SECONDS[0] <= pause <= FOLLOW_SECONDS[1] + 0.1
     scheduler._take_turn()
-    assert outcomes() == ["enqueued"]
+    # In the first seconds of an hour the one before is due, too, and missed.
+    assert outcomes()[-1] == "enqueued"
 
 
 def test_rows_of_tasks_that_are_not_here_are_not_even_locked(

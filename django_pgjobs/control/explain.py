@@ -29,23 +29,22 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.explain import JobFacts, LaneRow, LimitedQueue, RateRow
 from django_pgjobs.queries.filling import control_of
 from django_pgjobs.status import FINISHED, Hold, JobStatus
+from django_pgjobs.values import notes
 from django_pgjobs.values.job_ids import job_id_of
 from django_pgjobs.values.moments import duration_in_words, moment_in_words
 
 MAX_NAMED = 10  # jobs and workers
 MAX_COUNTED = 1_000  # jobs before one
 MAX_BATCHES = 10_000  # of its workflow that are looked at
-# How the note of a job that was given back begins, and what that means.
+# What the note of a job that was given back means.
 NOTES = {
-    "retry after": "retry",
-    "snoozed": "snoozed",
-    "unknown task": "unknown_task",
-    "worker lost": "rescued",
+    notes.RETRY: "retry",
+    notes.SNOOZED: "snoozed",
+    notes.UNKNOWN_TASK: "unknown_task",
+    notes.WORKER_LOST: "rescued",
 }
 # Reasons that go away as other jobs end, or with time.
 PASSING = {"key_full", "key_order", "queue_full", "rate_limit"}
-# How the note of a job that a worker could not change begins.
-REFUSED = ("passed over: ", "cannot be rescued: ")
 
 
 def explain(job: Any) -> Explanation:
@@ -190,7 +189,7 @@ def _blockers(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
 
 
 def _refused(job: JobFacts) -> Iterator[Reason]:
-    if job.note.startswith(REFUSED):
+    if job.note.startswith((notes.PASSED_OVER, notes.NOT_RESCUED)):
         text = _(
             "It is passed over, because the server refuses to change its row (%(reason)s); it is "
             "tried again until that is mended."

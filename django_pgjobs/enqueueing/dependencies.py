@@ -15,6 +15,7 @@ from django.db import connections, transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.enqueueing.selecting import IN_PYTHON
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, AfterFailure, JobStatus
@@ -44,8 +45,7 @@ def refuse_waiting(task: AnyTask) -> None:
     """Raise TypeError if jobs of *task* are to wait: the caller does not learn their ids."""
     if isinstance(task, Task) and task.after:
         raise TypeError(
-            "enqueue_from() cannot let jobs wait for others: it takes no after=. "
-            "Use enqueue_many() instead."
+            f"jobs of the rows of a QuerySet cannot wait for others (after=). {IN_PYTHON}"
         )
 
 

@@ -29,7 +29,7 @@ from django_pgjobs.enqueueing.columns import (
     split_item,
     start_columns,
 )
-from django_pgjobs.enqueueing.selecting import select_arguments
+from django_pgjobs.enqueueing.selecting import IN_PYTHON, select_arguments
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
@@ -155,8 +155,8 @@ def insert_from(
     database = job_database()
     if queryset.db != database:
         raise ValueError(
-            f"enqueue_from() expected a QuerySet on {database!r}, the database of the jobs, "
-            f"got one on {queryset.db!r}. Use enqueue_many() for rows of another database."
+            f"expected a QuerySet on {database!r}, the database of the jobs, got one on "
+            f"{queryset.db!r}. {IN_PYTHON}"
         )
     selection = select_arguments(task, queryset, arguments)
     if selection is None:
@@ -192,14 +192,13 @@ def _explaining_keys() -> Iterator[None]:
         constraint = getattr(diagnosis, "constraint_name", None) or ""
         if constraint.startswith("pgjobs_rate_limit_keys"):
             raise ValueError(
-                f"enqueue_from() expected each row to give a rate_limit of 1 to {MAX_KEY_BYTES} "
-                f"bytes in one line, without NULL in its parts, and {MAX_RATE_LIMITS_BYTES} bytes "
-                "in all."
+                f"expected each row to give a rate_limit of 1 to {MAX_KEY_BYTES} bytes in one "
+                f"line, without NULL in its parts, and {MAX_RATE_LIMITS_BYTES} bytes in all."
             ) from error
         for name in ("concurrency_key", "unique_key"):
             if constraint.startswith(f"pgjobs_{name}"):
                 raise ValueError(
-                    f"enqueue_from() expected each row to give a {name} of 1 to {MAX_KEY_BYTES} "
-                    "bytes in one line, without NULL in its parts."
+                    f"expected each row to give a {name} of 1 to {MAX_KEY_BYTES} bytes in one "
+                    "line, without NULL in its parts."
                 ) from error
         raise

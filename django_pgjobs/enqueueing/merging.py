@@ -168,7 +168,7 @@ def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | No
     if task.on_conflict == "raise" and outcome.inserted < outcome.lines:
         met = [known for known in outcome.listed if not known.is_new]
         raise DuplicateJob(
-            f"enqueue_from() came to {counted(outcome.lines, 'job')} of {task.module_path}, but "
+            f"the rows came to {counted(outcome.lines, 'job')} of {task.module_path}, but "
             f"found only {counted(outcome.inserted, 'unique key')} free"
             + (f": job {met[0].id} has {met[0].unique_key!r}." if met else "."),
             job_id=met[0].id if met else None,

@@ -31,6 +31,9 @@ PLAIN_FIELDS = (models.CharField, models.IntegerField, models.TextField, models.
 # Stands for an argument that is not given.
 MISSING = object()
 
+# What to do where the database cannot do it.
+IN_PYTHON = "Use enqueue_many(), in a batch add_many()."
+
 
 class OneLine(Func):
     """The texts joined; an empty text, which no key may be, if one is NULL or has a newline."""
@@ -124,8 +127,8 @@ def _key(
 ) -> BaseExpression:
     if not isinstance(key, str):
         raise TypeError(
-            f"enqueue_from() expected {option} to be a template, got a function, which cannot be "
-            "called in the database. Use enqueue_many()."
+            f"expected {option} to be a template, got a function, which cannot be called in the "
+            f"database. {IN_PYTHON}"
         )
     parts: list[BaseExpression] = []
     for literal, name in parse_template(key):
@@ -133,8 +136,8 @@ def _key(
             parts.append(_text(literal))
         if name == "args" and name not in given:
             raise ValueError(
-                f"enqueue_from() cannot compute {{args}} of {option} in the database. Name the "
-                "arguments one by one, or use enqueue_many()."
+                f"cannot compute {{args}} of {option} in the database. Name the arguments one by "
+                f"one. {IN_PYTHON}"
             )
         if name is not None:
             value = task_path if name == "task" and name not in given else given.get(name, MISSING)
@@ -154,14 +157,14 @@ def _part(option: str, name: str, value: Any, queryset: QuerySet[Any]) -> BaseEx
         field = value.resolve_expression(queryset.query.clone()).output_field
     except FieldError as error:
         raise TypeError(
-            f"enqueue_from() cannot tell the type of the argument {name!r} of {option}: {error} "
-            "Give the expression an output_field, or wrap it in Cast()."
+            f"cannot tell the type of the argument {name!r} of {option}: {error} Give the "
+            "expression an output_field, or wrap it in Cast()."
         ) from None
     field = getattr(field, "target_field", field)
     if not isinstance(field, PLAIN_FIELDS):
         raise TypeError(
-            f"enqueue_from() expected the argument {name!r} of {option} to be text, a whole "
-            f"number or a UUID, got a {type(field).__name__}. Wrap it in Cast(..., TextField())."
+            f"expected the argument {name!r} of {option} to be text, a whole number or a UUID, got "
+            f"a {type(field).__name__}. Wrap it in Cast(..., TextField())."
         )
     text: BaseExpression = Cast(value, models.TextField())  # type: ignore[arg-type]
     return Digest(text) if is_secret(name) else text

@@ -16,6 +16,7 @@ from django_pgjobs.queries.arrays import array_text, columns_of
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 from django_pgjobs.status import FINISHED
+from django_pgjobs.values import notes
 
 # How many interruptions because of its worker a job has free; each further one uses up an attempt.
 FREE_INTERRUPTIONS = 10
@@ -235,9 +236,10 @@ def _rescue(
         "passed_over": array_text(passed_over),
         "default_max_losses": max_losses,
         "max_errors": MAX_ERRORS,
-        "note": "worker lost: its lease ended before the job did",
+        "note": f"{notes.WORKER_LOST}: its lease ended before the job did",
         "note_together": (
-            "worker lost together with others: its lease ended before this and other jobs did"
+            f"{notes.WORKER_LOST} together with others: its lease ended before this and other "
+            "jobs did"
         ),
         "max_dependencies": dependencies.PAGE,
     }

@@ -35,6 +35,7 @@ import psycopg
 from django_pgjobs.queries import jobs, stacks, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values import notes
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.job_log import log_rescue
 from django_pgjobs.worker.running.stacks import stack_of
@@ -302,7 +303,7 @@ class LeaseKeeper(Role):
         logger.error("job=%s cannot be rescued, it is passed over: %s", job_id, reason)
         try:
             with connection.cursor() as cursor:
-                jobs.send_note(cursor, job_id, f"cannot be rescued: {reason}"[:1000])
+                jobs.send_note(cursor, job_id, notes.refused(notes.NOT_RESCUED, reason))
         except psycopg.Error as error:
             if not trouble_of(error).spares_rest:
                 raise

@@ -35,7 +35,9 @@ from django_pgjobs.queries.filling import Control
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values import notes
 from django_pgjobs.values.payload import encode_result, scrub
+from django_pgjobs.values.words import with_text
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.safe_log import get_logger
 
@@ -201,11 +203,11 @@ def of_exception(
     if isinstance(error, TokensTooOld):
         return released(NO_SLOT)
     if isinstance(error, Snooze):
-        note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
+        note = scrub(with_text(notes.SNOOZED, error), MAX_MESSAGE)
         return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)
     if isinstance(error, UnknownTask) and attempt.task is None and not unknown_fails:
         delay = min(max(attempt.row.waited, UNKNOWN_TASK_SECONDS[0]), UNKNOWN_TASK_SECONDS[1])
-        return Outcome(Kind.UNKNOWN, delay=delay, note="unknown task", exception=error)
+        return Outcome(Kind.UNKNOWN, delay=delay, note=notes.UNKNOWN_TASK, exception=error)
     return _retried(attempt, error, _retry_delay(attempt, error, make_result))
 
 
@@ -224,7 +226,7 @@ def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Out
     if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
     name = error.kind if isinstance(error, RemoteFailure) else type(error).__qualname__
-    note = scrub(f"retry after {name}", MAX_MESSAGE)
+    note = scrub(f"{notes.RETRY} {name}", MAX_MESSAGE)
     return Outcome(Kind.RETRY, error=entry, delay=delay, note=note, exception=error)
 
 

@@ -21,6 +21,7 @@ import psycopg
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values import notes
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.turns.careful import in_pages
@@ -163,7 +164,7 @@ class Refusals:
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         if is_one_of_many:
             logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
-        note = f"passed over: {reason}"[:1000]
+        note = notes.refused(notes.PASSED_OVER, reason)
         try:
             connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
         except psycopg.Error as refusal:

@@ -1,4 +1,4 @@
-"""Every number of the pages is a query on the tables, as docs/admin-overview.md prints it."""
+"""Every number of the pages is a query on the tables, as docs/numbers.sql has it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ from django_pgjobs.queries.statistics import measure_queues
 from django_pgjobs.status import JobStatus
 from tests.admin.overview_support import ago, numbers, record
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
-from tests.test_docs import CODE_BLOCK, read
+from tests.test_docs import read
 
 pytestmark = pytest.mark.django_db
 
 
 def rows_of(title: str) -> list[tuple[Any, ...]]:
-    """Run the first query below the comment that begins with *title* on the page."""
-    section = read("admin-overview.md").partition("\n## The same in SQL\n")[2]
-    found = CODE_BLOCK.search(section)
-    assert found and found[1] == "sql"
-    queries = re.findall(r"^-- (.+)\n([^;]+);", found[2], re.MULTILINE)
+    """Run the first query below the comment that begins with *title*."""
+    queries = re.findall(r"^-- (.+)\n([^;]+);", read("numbers.sql"), re.MULTILINE)
     [query] = [text for comment, text in queries if comment.startswith(title)]
     with connection.cursor() as cursor:
         cursor.execute(query)

@@ -55,8 +55,6 @@ def test_what_using_takes_is_documented() -> None:
     of_keys = names_in("".join(rows_of("coalescing.md", "Options")))
     # What @task(schedule=...) says is no option of jobs.
     assert takes == (options | of_keys | names_in(added)) - names_in(left_out) - {"schedule"}
-    [in_api] = re.findall(r"all of `task` but (.*?); also", read("api.md"))
-    assert names_in(in_api) == names_in(left_out)
 
 
 def roles_of_connections() -> Iterator[str]:

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 from django.db import connections
 
+import django_pgjobs.worker
 from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
@@ -232,12 +233,13 @@ def test_a_look_that_a_busy_pump_asks_for_wakes_nobody() -> None:
     assert not wake.called
 
 
-def test_the_picture_of_the_threads_names_the_roles_and_the_calls_between_them() -> None:
-    """As docs/design.md draws it."""
+def test_the_docs_name_the_roles_and_the_calls_between_them() -> None:
+    """As docs/design.md and the docstring of the package have them."""
     page = (ROOT / "docs/design.md").read_text()
     picture = page.partition("## Threads\n")[2].partition("\n## ")[0]
     roles = (Pump, Upkeep, LeaseKeeper, Pruner, Announcer, Watchdog)
-    assert [role.name for role in roles if f"\n| {role.name} " not in picture] == []
+    listed = django_pgjobs.worker.__doc__ or ""
+    assert [role.name for role in roles if f"\n    {role.name} " not in listed] == []
     calls = re.findall(r"`(pump|errands)\.(\w+)\(", picture)
     assert len(calls) >= 7
     owners = {"pump": Pump, "errands": Errands}

@@ -202,7 +202,7 @@ def test_enqueue_many_of_nothing_after_something_is_nothing() -> None:
 
 
 def test_enqueue_from_cannot_wait_and_says_what_can() -> None:
-    with pytest.raises(TypeError, match=r"takes no after=. Use enqueue_many\(\) instead"):
+    with pytest.raises(TypeError, match=r"cannot wait .*Use enqueue_many\(\), in a batch add_many"):
         tasks.add.using(after=make_job()).enqueue_from(Effect.objects.all(), a=1, b=2)
 
 

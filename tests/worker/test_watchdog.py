@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker import attempt as attempt_module
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.process.exit_status import EXIT_RESTART
+from django_pgjobs.worker.running import watchdog
 from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks as plain_tasks
@@ -61,6 +63,25 @@ def test_a_job_that_ends_in_time_is_left_alone(start_thread: Start) -> None:
     start_thread(concurrency=1)
     jobs = [plain_tasks.sleep_for.using(timeout=5.0).enqueue(0.01) for _ in range(5)]
     wait_until(lambda: {get_job(job.id).status for job in jobs} == {"successful"})
+
+
+def test_an_attempt_that_has_ended_is_not_kept_until_its_deadline(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an hour of short jobs, which may take an hour each, these would be millions."""
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.01)
+    start_thread(concurrency=1)
+    job = plain_tasks.add.using(timeout=3600.0).enqueue(1, 2)
+    # The slot knows of the job that it ran last.
+    last = plain_tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(last.id).status == "successful")
+
+    def kept() -> list[Attempt]:
+        return [
+            each for each in gc.get_objects() if type(each) is Attempt and each.id == int(job.id)
+        ]
+
+    wait_until(lambda: not kept())
 
 
 def test_a_timeout_passes_except_exception(start_thread: Start) -> None:

@@ -5,13 +5,13 @@ It also checks for an event loop that stands still.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from typing import NamedTuple
 
 import psycopg
 
@@ -23,8 +23,9 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# How often it looks at the deadlines of our own statements, and at the event loop.
-LOOK_SECONDS = 1.0
+# How often it looks at the deadlines of our own statements, at the event loop, and which attempts
+# have ended; and how often at most, because a look goes through all that run.
+LOOK_SECONDS, LEAST_SECONDS = 1.0, 0.01
 
 
 class AtDeadline(Enum):
@@ -33,6 +34,14 @@ class AtDeadline(Enum):
     INTERRUPT = "interrupt"
     CANCEL = "cancel its statement"
     GIVE_UP = "give up the process"
+
+
+class Deadline(NamedTuple):
+    """When to do something about an attempt, if it still runs then."""
+
+    at: float
+    attempt: Attempt
+    step: AtDeadline
 
 
 class Watchdog(Role):
@@ -56,9 +65,9 @@ class Watchdog(Role):
         self._is_running = is_running
         self._on_stuck = on_stuck
         self._on_look = on_look
-        self._lock = threading.Lock()
-        self._order = itertools.count()
-        self._deadlines: list[tuple[float, int, Attempt, AtDeadline]] = []
+        # Other threads add some.
+        self._deadlines: deque[Deadline] = deque()
+        self._looks_at = 0.0
 
     def watch(self, attempt: Attempt, timeout: float) -> None:
         """Interrupt the attempt *timeout* seconds from now."""
@@ -74,11 +83,9 @@ class Watchdog(Role):
         self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)
         self._push(now + self._grace, attempt, AtDeadline.GIVE_UP)
 
-    def _push(self, deadline: float, attempt: Attempt, step: AtDeadline) -> None:
-        with self._lock:
-            heapq.heappush(self._deadlines, (deadline, next(self._order), attempt, step))
-            is_first = self._deadlines[0][2] is attempt
-        if is_first:
+    def _push(self, at: float, attempt: Attempt, step: AtDeadline) -> None:
+        self._deadlines.append(Deadline(at, attempt, step))
+        if at < self._looks_at:
             self.wake()
 
     def run(self) -> None:
@@ -91,16 +98,24 @@ class Watchdog(Role):
                     logger.error("connection of role %s does not answer; cut", connection.role)
                     connection.cut()
             self._on_look()
-            with self._lock:
-                next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
-            self.wait(min(LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
+            self.wait(max(0.0, self._looks_at - time.monotonic()))
 
     def _take_due(self) -> list[tuple[Attempt, AtDeadline]]:
-        due = []
-        with self._lock:
-            while self._deadlines and self._deadlines[0][0] <= time.monotonic():
-                _, _, attempt, step = heapq.heappop(self._deadlines)
+        """Take the deadlines that have come, and decide when to look again.
+
+        An attempt that has ended is not kept until its deadline, or soon there would be millions.
+        """
+        now, due = time.monotonic(), []
+        # First, because who adds an earlier one from here on is to wake it.
+        self._looks_at = now + LOOK_SECONDS
+        for _ in range(len(self._deadlines)):
+            deadline = self._deadlines.popleft()
+            at, attempt, step = deadline
+            if at <= now:
                 due.append((attempt, step))
+            elif step is not AtDeadline.INTERRUPT or self._is_running(attempt):
+                self._deadlines.append(deadline)
+                self._looks_at = min(self._looks_at, max(at, now + LEAST_SECONDS))
         return due
 
     def _end(self, attempt: Attempt, step: AtDeadline) -> None:

@@ -196,7 +196,7 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
     outlook = type(served.runner.pump.outlook)
     monkeypatch.setattr(outlook, "is_idle", False)
     monkeypatch.setattr(outlook, "has_room", True)
-    assert beat._mark_of_claims() == 0.0
+    assert beat._mark_of_claims() == served.runner.pump.outlook.claimed_at
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS
     assert beat.find_unready() == "it was asked to claim nothing"

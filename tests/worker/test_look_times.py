@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 from unittest import mock
@@ -38,7 +39,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
     outlook = mock.Mock(
-        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+        is_idle=True, is_releasing=False, is_settling=False, claimed_at=-math.inf, waited_at=0.0
     )
     ends: list[str] = []
     duty = make_look(
@@ -56,7 +57,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
     outlook = mock.Mock(
-        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+        is_idle=True, is_releasing=False, is_settling=False, claimed_at=-math.inf, waited_at=0.0
     )
     duty = make_look(
         outlook,
@@ -66,8 +67,8 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     while not duty.is_quiet:
         look_in_vain(duty)
     duty.note_news()
-    outlook.note_claimed(1)
-    assert duty.due_at(0.0) <= time.monotonic()
+    outlook.claimed_at = 1.0
+    assert duty.due_at(0.0) - time.monotonic() <= look.APART_SECONDS
     look_in_vain(duty)
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
@@ -76,19 +77,19 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: bool) -> None:
     """But soon: some may have keys, or were locked. One that found nothing looks at once."""
     outlook = mock.Mock(
-        is_idle=True, is_releasing=False, is_settling=False, claimed=0, waited_at=0.0
+        is_idle=True, is_releasing=False, is_settling=False, claimed_at=-math.inf, waited_at=0.0
     )
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
         is_told=lambda: is_told,
     )
-    outlook.claimed = 1
+    outlook.claimed_at = 1.0
     assert duty.due_at(0.0) <= time.monotonic()
     look_in_vain(duty)
     duty.note_news()
     assert duty.due_at(0.0) <= time.monotonic()
-    outlook.claimed = 2
+    outlook.claimed_at = 2.0
     assert (duty.due_at(0.0) == duty._looked_at + look.APART_SECONDS) is is_told
     assert is_told or duty.due_at(0.0) <= time.monotonic()
 
@@ -176,7 +177,7 @@ def test_a_drain_goes_on_as_long_as_batches_are_to_be_counted() -> None:
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
     outlook = mock.Mock(
-        is_idle=True, is_releasing=False, is_settling=False, claimed=1, waited_at=0.0
+        is_idle=True, is_releasing=False, is_settling=False, claimed_at=1.0, waited_at=0.0
     )
     ends: list[str] = []
     duty = make_look(
@@ -201,7 +202,7 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
         is_idle=True,
         is_releasing=False,
         is_settling=False,
-        claimed=0,
+        claimed_at=-math.inf,
         waited_at=0.0,
     )
     duty = make_look(
@@ -209,7 +210,7 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
         make_options(poll_interval=NEVER),
     )
     look_in_vain(duty)
-    outlook.note_claimed(1)
+    outlook.claimed_at = 1.0
     assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
 
 
@@ -220,7 +221,7 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
         is_idle=False,
         is_releasing=False,
         is_settling=False,
-        claimed=0,
+        claimed_at=-math.inf,
         waited_at=0.0,
     )
     duty = make_look(

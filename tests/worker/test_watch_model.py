@@ -65,7 +65,11 @@ class WatchOfIdleWorker:
 
     outlook: Any = field(
         default_factory=lambda: mock.Mock(
-            waits_for_news=True, has_room=True, has_full_queue=False, waited_at=0.0
+            waits_for_news=True,
+            has_room=True,
+            has_full_queue=False,
+            waited_at=0.0,
+            claimed_at=-math.inf,
         )
     )
 
@@ -149,10 +153,10 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     watch_of.act((True, False))
     watch_of.act()
     watch_of.outlook.waits_for_news = False
-    watch_of.outlook.claimed, watch_of.outlook.claimed_until_dry = 5, 5
     watch_of.outlook.waited_at = time.monotonic() - watch.STUCK_SECONDS / 2
     assert watch_of.seconds_to_next() > 0
-    watch_of.outlook.claimed, watch_of.outlook.waited_at = 6, time.monotonic()
+    watch_of.outlook.waited_at = time.monotonic()
+    watch_of.outlook.claimed_at = time.monotonic()
     assert watch_of.seconds_to_next() > 0
     watch_of.outlook.waited_at = 0.0
     assert watch_of.seconds_to_next() <= 0

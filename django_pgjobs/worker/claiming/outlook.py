@@ -37,10 +37,10 @@ class Outlook:
         self._settling = settling
         # Places that others told of, and that the pump has not taken over yet.
         self.offers: deque[Listing | str] = deque()
-        # How many jobs the claims brought, and when one last ended without an answer.
-        self.claimed, self.claim_lost_at = 0, -math.inf
-        # Until when it last waited for news, and how many it had claimed by then.
-        self.waited_at, self.claimed_until_dry = 0.0, 0
+        # When a claim last brought jobs, and when one last ended without an answer.
+        self.claimed_at = self.claim_lost_at = -math.inf
+        # Until when it last waited for news.
+        self.waited_at = 0.0
 
     @property
     def wants_jobs(self) -> bool:
@@ -84,9 +84,9 @@ class Outlook:
             self.note_waited()
         self.offers.append(place)
 
-    def note_claimed(self, jobs: int) -> None:
-        """Note that a claim brought so many."""
-        self.claimed += jobs
+    def note_claimed(self) -> None:
+        """Note that a claim brought jobs."""
+        self.claimed_at = time.monotonic()
 
     def note_lost(self) -> None:
         """Note that a claim has ended without an answer."""
@@ -96,7 +96,6 @@ class Outlook:
         """Note it if the pump waits for news; return whether it does."""
         if is_dry := self.waits_for_news:
             self.note_waited()
-            self.claimed_until_dry = self.claimed
         return is_dry
 
     def note_waited(self) -> None:

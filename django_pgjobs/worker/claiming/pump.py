@@ -336,7 +336,7 @@ class Pump(Role):
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not claim.rows:
             return
-        self.outlook.note_claimed(len(claim.rows))
+        self.outlook.note_claimed()
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         # Their modules were loaded after the start: no claim takes more of them.
         remote = {a.row.task_path for a in attempts if is_remote(a.task)}

@@ -124,7 +124,7 @@ class Health(Role):
         """Return a mark that stays the same while there is something to claim and nothing is."""
         # A worker that runs something may know of jobs that have to wait for that.
         is_waiting = self._state.held or not self._outlook.has_room or self._outlook.is_idle
-        return WAITS if is_waiting or self.find_unready() else float(self._outlook.claimed)
+        return WAITS if is_waiting or self.find_unready() else self._outlook.claimed_at
 
 
 class SignFile:

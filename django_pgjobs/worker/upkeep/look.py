@@ -50,8 +50,8 @@ VAIN_LOOKS = 3
 class LookNotes:
     """What one look finds, and what it knew before."""
 
-    # How many jobs the pump had claimed; was it idle, and nothing held?
-    claimed: int
+    # When the pump last claimed jobs; was it idle, and nothing held?
+    claimed_at: float
     is_empty: bool
     promoted: int = 0
     # In how many seconds.
@@ -105,8 +105,8 @@ class Look(Duty):
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
         self._missing_limits = MissingLimits(state.name)
-        # How many jobs had been claimed at the last look, and whether it found groups.
-        self._claimed = 0
+        # When the pump had last claimed jobs at the last look, and whether that found groups.
+        self._claimed_at = -math.inf
         self._knows_of_keys = False
         self._vain = 0
         # Was nothing held when the last look began?
@@ -156,14 +156,14 @@ class Look(Duty):
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._may_end_drain:
             due = 0.0
-        elif self._outlook.claimed != self._claimed:
+        elif self._outlook.claimed_at != self._claimed_at:
             due = self._looked_at + APART_SECONDS if self._is_told() else 0.0
         else:
             due = self._due
         return max(due, self._pace.open_at)
 
     def plan(self, turn: Turn) -> None:
-        found = LookNotes(claimed=self._outlook.claimed, is_empty=self._is_empty)
+        found = LookNotes(claimed_at=self._outlook.claimed_at, is_empty=self._is_empty)
         passed_over = self._refusals.passed_over()
         turn.begin(lambda error: self._promote_apart(found)).add(
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
@@ -185,7 +185,7 @@ class Look(Duty):
         # The server counted from here on; the answer may have come late.
         asked_at = now - seconds
         self._pace.note(seconds, now)
-        if found.claimed != self._claimed or found.promoted:
+        if found.claimed_at != self._claimed_at or found.promoted:
             self._begin_gaps()
             self._has_news = True
         if self._has_news and any(lane.queue_name not in listing.limited for lane in listing.lanes):
@@ -203,7 +203,7 @@ class Look(Duty):
             self.look_by(asked_at + found.next_due + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)
-        self._claimed, self._was_empty = found.claimed, found.is_empty
+        self._claimed_at, self._was_empty = found.claimed_at, found.is_empty
         self._knows_of_keys = bool(listing.groups)
         if listing:
             self._pump.offer(listing)
@@ -224,7 +224,7 @@ class Look(Duty):
         is_over = found.is_empty and not found.promoted and not self._outlook.is_settling
         if is_over and not listing:
             self._on_drained("nothing is left to run")
-        has_waited = found.claimed == self._claimed and self._tokens_at == math.inf
+        has_waited = found.claimed_at == self._claimed_at and self._tokens_at == math.inf
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")

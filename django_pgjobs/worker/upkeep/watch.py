@@ -277,7 +277,7 @@ class Watch(Duty):
         seconds = now - outlook.waited_at
         if not outlook.has_room:
             return seconds >= FULL_SECONDS
-        has_found = outlook.claimed != outlook.claimed_until_dry
+        has_found = outlook.claimed_at > outlook.waited_at
         return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)
 
     def _long_at(self) -> float:

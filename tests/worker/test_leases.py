@@ -99,10 +99,27 @@ def test_a_worker_that_lost_its_lease_enters_anew_and_gives_up_its_jobs(
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM pgjobs_worker WHERE id = %s", [old])
     kept.keeper.wake()
-    wait_until(lambda: kept.dangers == 1)
-    assert kept.state.worker_id != old
+    wait_until(lambda: kept.state.worker_id != old)
+    assert kept.dangers == 1
     assert get_worker(kept.state.worker_id).ended_at is None
     assert "lost its lease" in caplog.text
+
+
+def test_a_worker_that_lost_its_lease_gives_up_its_jobs_before_it_can_enter_anew(
+    keep: Keep,
+) -> None:
+    """They may run elsewhere by now, however long the server refuses its row."""
+    kept = keep()
+    wait_until(lambda: kept.keeper.is_leader)
+
+    def refuse(own: OwnConnection) -> None:
+        raise psycopg.errors.RaiseException("the row is refused")
+
+    kept.keeper._register = refuse
+    expire(kept.state.worker_id)
+    kept.keeper.wake()
+    wait_until(lambda: kept.keeper.is_failing)
+    assert kept.dangers >= 1
 
 
 def test_a_lease_that_is_entered_anew_counts_from_before_that(keep: Keep) -> None:
@@ -117,7 +134,7 @@ def test_a_lease_that_is_entered_anew_counts_from_before_that(keep: Keep) -> Non
         kept._register(own)
 
     kept.keeper._register = register
-    kept.keeper._on_danger = lambda: counted.append(kept.keeper.renewed_at)
+    kept.keeper._on_change = lambda: counted.append(kept.keeper.renewed_at)
     expire(kept.state.worker_id)
     kept.keeper.wake()
     wait_until(lambda: counted)

@@ -206,10 +206,10 @@ class LeaseKeeper(Role):
             "worker=%s lost its lease: its jobs may run elsewhere; it enters anew",
             self._state.name,
         )
+        self._on_danger()
         asked_at = time.monotonic()
         self._register(self._connection)
         self._note_renewed(asked_at)
-        self._on_danger()
         self._on_change()
 
     def _note_renewed(self, asked_at: float) -> None:

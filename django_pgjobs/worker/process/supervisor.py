@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
@@ -73,6 +73,7 @@ class Child:
 
     *is_stale*: it is to be replaced, by order of HUP, when its turn has come. *silence* is that of
     a process that has been ready once, and *signs* is how often something was heard of it.
+    *exit_code* is that of the last process that has ended.
     """
 
     number: int
@@ -86,7 +87,7 @@ class Child:
     start_at: float = 0.0
     failures: int = 0
     is_done: bool = False
-    exit_codes: list[int] = field(default_factory=list)
+    exit_code: int | None = None
 
 
 class Supervisor:
@@ -129,8 +130,8 @@ class Supervisor:
         if self._has_worked:
             # A child could not start lately, but the supervisor itself did, long before.
             good |= CANNOT_START
-        codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
-        codes = [EXIT_OK if code in good else code for code in codes]
+        last = [child.exit_code for child in self._children if child.exit_code is not None]
+        codes = [EXIT_OK if code in good else code for code in last]
         if -signal.SIGKILL in codes:
             return EXIT_CRASHED
         return max((code for code in codes if code > 0), default=EXIT_OK)
@@ -183,7 +184,7 @@ class Supervisor:
         self._has_worked = True
         self._overseer.tell_ready()
         for child in self._children:
-            if child.is_done and CANNOT_START.intersection(child.exit_codes[-1:]):
+            if child.is_done and child.exit_code in CANNOT_START:
                 logger.info("child %d is tried again, as another one works", child.number)
                 child.is_done, child.failures = False, MAX_FAILURES
                 child.start_at = time.monotonic() + MAX_BACKOFF_SECONDS
@@ -220,7 +221,7 @@ class Supervisor:
             child.channel.close()
         child.process = child.channel = child.silence = None
         child.is_ready = False
-        child.exit_codes.append(code)
+        child.exit_code = code
         lived = time.monotonic() - child.started_at
         if code == EXIT_DONE:
             child.is_done = not self._is_replaced_after_limit()

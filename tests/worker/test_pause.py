@@ -80,8 +80,8 @@ def test_what_a_claim_under_way_brings_goes_back_as_well(
             assert recalled.wait(15)
         return answers
 
-    def note_recall(self: pump.Pump) -> None:
-        recall(self)
+    def note_recall(self: pump.Pump, *note: str) -> None:
+        recall(self, *note)
         recalled.set()
 
     monkeypatch.setattr(OwnConnection, "round_trip", pause_before_the_answer)

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.models import Statistic
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process import worker_process as runner_module
@@ -23,7 +24,9 @@ from django_pgjobs.worker.process.exit_status import (
 )
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.worker_process import WorkerProcess
 from django_pgjobs.worker.running.announcer import Announcer
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
 from tests import tasks as plain_tasks
@@ -60,6 +63,38 @@ def test_a_worker_that_stops_waits_for_what_runs_and_begins_nothing(
     row = get_worker(worker.id)
     assert row.ended_at is not None
     assert not row.lost
+
+
+def test_a_worker_that_stops_begins_nothing_of_a_claim_under_way(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4.15: the answer comes while it waits for what runs."""
+    worker = start_thread(concurrency=2)
+    tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    # No claim is under way any more.
+    wait_until(lambda: get_worker(worker.id).listening)
+    round_trip, wait = OwnConnection.round_trip, WorkerProcess._wait_until_empty
+    waits = threading.Event()
+
+    def stop_before_the_answer(self: OwnConnection, sends: Any) -> Any:
+        answers = round_trip(self, sends)
+        if self.role == "pump" and not waits.is_set():
+            worker.runner.ask_to_stop("test")
+            assert waits.wait(15)
+        return answers
+
+    def note_wait(self: WorkerProcess, timeout: float) -> bool:
+        waits.set()
+        return wait(self, timeout)
+
+    monkeypatch.setattr(OwnConnection, "round_trip", stop_before_the_answer)
+    monkeypatch.setattr(WorkerProcess, "_wait_until_empty", note_wait)
+    job = plain_tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).note == AT_SHUTDOWN)
+    assert (get_job(job.id).status, get_job(job.id).attempts) == ("ready", 0)
+    gate.open()
+    assert worker.join() == 0
 
 
 @pytest.mark.parametrize("task", [tasks.spin, tasks.sleep_async])

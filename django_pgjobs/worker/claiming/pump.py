@@ -46,7 +46,7 @@ from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing, write_last
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
-from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Entry, Outcome, released
+from django_pgjobs.worker.running.outcome import NO_SLOT, Entry, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -127,9 +127,9 @@ class Pump(Role):
         self._settling.ask(batch_ids)
         self.wake()
 
-    def recall(self) -> None:
-        """Give back what nothing has begun to run: it was claimed under other rules."""
-        self._recalled = CONTROL_NOTE
+    def recall(self, note: str = CONTROL_NOTE) -> None:
+        """Give back what nothing has begun to run, and what a claim under way brings."""
+        self._recalled = note
         self.wake()
 
     def give_up_all(self) -> None:
@@ -352,9 +352,7 @@ class Pump(Role):
             return
         for attempt in attempts:
             self._state.held[attempt.id] = attempt
-        if self.stop_requested:  # the slots may have ended
-            self._give_back(attempts, AT_SHUTDOWN)
-        elif self._recalled:  # claimed before that, perhaps
+        if self._recalled:  # claimed before that, perhaps
             self._give_back(attempts, self._recalled)
         else:
             self._dispatch(attempts)

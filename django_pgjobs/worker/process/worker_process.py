@@ -53,7 +53,7 @@ from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.job_log import log_outcome, log_start, log_stop
-from django_pgjobs.worker.running.outcome import Outcome, left_running
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.running.tally import Tally
@@ -343,8 +343,9 @@ class WorkerProcess:
         )
         log_stop(self._ending.reason, self._running(), timeout)
         self.scheduler.stop()
+        # Before it takes back: what a claim under way brings goes back as well.
+        self.pump.recall(AT_SHUTDOWN)
         self._farewell.release(self._take_back(None))
-        self.pump.wake()
         if not self._wait_until_empty(timeout):
             for attempt in self._running():
                 attempt.interrupt(JobReleased)

@@ -94,25 +94,18 @@ class Obstacle(NamedTuple):
 class Choice:
     """The jobs to claim, best first, and what they leave of the limits."""
 
-    wanted: int
-    jobs: list[Candidate] = field(default_factory=list)
     # How many more of each kind.
-    _left: list[int] = field(default_factory=list)
+    _left: list[int]
+    # How many more of each queue that has a limit.
+    _room: dict[str, int]
+    jobs: list[Candidate] = field(default_factory=list)
     _of_key: Counter[str] = field(default_factory=Counter)
-    _room: dict[str, int] = field(default_factory=dict)
     _tokens: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def among(
-        cls,
-        heads: Sequence[Head],
-        *,
-        wanted: int,
-        slots: Mapping[str, int],
-        rooms: Rooms | None = None,
-    ) -> Choice:
+    def among(cls, heads: Sequence[Head], *, slots: Mapping[str, int], rooms: Rooms) -> Choice:
         """Return a choice in which nothing is chosen yet."""
-        choice = cls(wanted, _left=list(rooms or (wanted, wanted)), _room=dict(slots))
+        choice = cls(list(rooms), dict(slots))
         for head in heads:
             if head.queue_room is not None:
                 room = choice._room.get(head.queue_name, head.queue_room)
@@ -120,10 +113,6 @@ class Choice:
             for rate in head.rates:
                 choice._tokens[rate.key] = rate.tokens
         return choice
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.jobs) >= self.wanted
 
     def obstacles(self, job: Candidate) -> list[Obstacle]:
         """Return what does not let the job start beside those that were chosen."""
@@ -161,18 +150,13 @@ class Choice:
 
 
 def choose(
-    heads: Sequence[Head],
-    *,
-    wanted: int,
-    slots: Mapping[str, int],
-    rooms: Rooms | None = None,
-) -> Choice:
-    """Choose up to *wanted* jobs of what is listed.
+    heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int], rooms: Rooms
+) -> list[Candidate]:
+    """Choose up to *wanted* jobs of what is listed, best first.
 
     Of a queue in *slots* no more than it says, and of each kind no more than it has *rooms*.
     """
-    rooms = rooms or Rooms(wanted, wanted)
-    choice = Choice.among(heads, wanted=wanted, slots=slots, rooms=rooms)
+    choice = Choice.among(heads, slots=slots, rooms=rooms)
     by_rank: dict[int, list[Head]] = {}
     for head in heads:
         by_rank.setdefault(head.rank, []).append(head)
@@ -185,12 +169,12 @@ def choose(
         # Beside lanes with keys, older jobs of one kind would cost those of the other their turns.
         # Without them the oldest go first, as in claim_jobs.sql.
         sources.extend(_oldest_first(heads) for heads in (_by_kind(plain) if keyed else [plain]))
-        while sources and not choice.is_full:
+        while sources and len(choice.jobs) < wanted:
             source = sources.popleft()
             # Up to the first that may start.
             if next(filter(choice.take, source), None):
                 sources.append(source)
-    return choice
+    return choice.jobs
 
 
 def _by_kind(heads: Sequence[Head]) -> list[list[Head]]:
@@ -202,7 +186,7 @@ def obstacles_of(head: Head) -> list[Obstacle]:
 
     All of a lane is judged by its first job: what does not let that one start counts as well.
     """
-    choice = Choice.among([head], wanted=1, slots={})
+    choice = Choice.among([head], slots={}, rooms=Rooms(1, 1))
     jobs = list(candidates_of(head))
     return list(dict.fromkeys([*choice.obstacles(jobs[0]), *choice.obstacles(jobs[-1])]))
 

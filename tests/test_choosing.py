@@ -130,8 +130,8 @@ def test_what_is_chosen_is_what_the_reference_chooses(seed: int) -> None:
         heads = make_heads(dice)
         wanted = dice.choice([1, 2, 5, 20])
         slots = dice.choice([{}, {}, {"default": 1}, {"mail": 0, "slow": 2}])
-        found = choose(heads, wanted=wanted, slots=slots)
-        assert [job.id for job in found.jobs] == plainly(heads, wanted, slots)
+        found = choose(heads, wanted=wanted, slots=slots, rooms=Rooms(wanted, wanted))
+        assert [job.id for job in found] == plainly(heads, wanted, slots)
 
 
 def lane(key: str, *ids: int, **columns: object) -> Head:
@@ -146,7 +146,8 @@ def lane(key: str, *ids: int, **columns: object) -> Head:
 
 
 def chosen_of(heads: Sequence[Head], wanted: int) -> list[int]:
-    return [job.id for job in choose(heads, wanted=wanted, slots={}).jobs]
+    found = choose(heads, wanted=wanted, slots={}, rooms=Rooms(wanted, wanted))
+    return [job.id for job in found]
 
 
 def test_lanes_take_turns_by_their_weights() -> None:
@@ -180,20 +181,20 @@ def test_each_kind_of_jobs_has_room_of_its_own() -> None:
         head._replace(ids=[10 * number for number in head.ids], is_async=True) for head in threads
     ]
     found = choose([*threads, *loop], wanted=9, slots={}, rooms=Rooms(2, 3))
-    assert Counter(job.head.is_async for job in found.jobs) == {False: 2, True: 3}
-    assert choose(threads, wanted=9, slots={}, rooms=Rooms(0, 9)).jobs == []
+    assert Counter(job.head.is_async for job in found) == {False: 2, True: 3}
+    assert choose(threads, wanted=9, slots={}, rooms=Rooms(0, 9)) == []
 
 
 def test_lanes_of_one_kind_leave_those_of_the_other_their_share() -> None:
     """A share is one of the room of the kind."""
     heads = [lane("a", *range(1, 9)), lane("b", *range(11, 19), is_async=True)]
     found = choose(heads, wanted=6, slots={}, rooms=Rooms(4, 2))
-    assert [job.id for job in found.jobs] == [1, 11, 2, 12, 3, 4]
+    assert [job.id for job in found] == [1, 11, 2, 12, 3, 4]
 
 
 def test_the_best_of_both_kinds_are_chosen_where_there_is_a_limit_for_both() -> None:
     low, high = lane("a", 1, 2, rank=5), lane("b", 3, 4, is_async=True)
-    assert [job.id for job in choose([low, high], wanted=3, slots={}).jobs] == [3, 4, 1]
+    assert chosen_of([low, high], 3) == [3, 4, 1]
 
 
 def test_jobs_of_the_other_kind_cost_those_without_keys_no_turn() -> None:
@@ -202,5 +203,5 @@ def test_jobs_of_the_other_kind_cost_those_without_keys_no_turn() -> None:
     plain = Head(backend="default", queue_name="mail", rank=0, ids=[5, 6, 7])
     keyed = lane("shop", 8, 9, 10, 11)
     found = choose([keyed, old, plain], wanted=8, slots={}, rooms=Rooms(4, 4))
-    of_threads = [job.id for job in found.jobs if not job.head.is_async]
+    of_threads = [job.id for job in found if not job.head.is_async]
     assert sorted(of_threads) == [5, 6, 8, 9]

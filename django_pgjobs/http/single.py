@@ -49,7 +49,7 @@ class SingleClaim(KeyedClaim):
 
     def choose(self, rows: list[Any]) -> None:
         super().choose(rows)
-        self.choice.jobs = [job for job in self.choice.jobs if job.id == self._job_id]
+        self.chosen = [job for job in self.chosen if job.id == self._job_id]
 
 
 def take_one(member: Member, job_id: int) -> GivenAttempt:

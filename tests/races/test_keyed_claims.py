@@ -252,7 +252,7 @@ def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
 
     def choose(rows: list) -> None:
         claim.choose(rows)
-        assert [job.id for job in claim.choice.jobs] == [first, second]
+        assert [job.id for job in claim.chosen] == [first, second]
         DjangoThread(lambda: change(second)).result()
 
     question = Question(claim.send_heads, choose)

@@ -56,7 +56,7 @@ class Claimer:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
             claim.chosen, claim.floors = claims.shares_of(rows, plan.floors)
             if statements.keyed is not None:
-                claim.chosen = len(statements.keyed.choice.jobs)
+                claim.chosen = len(statements.keyed.chosen)
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from django_pgjobs.choosing import Choice, choose
+from django_pgjobs.choosing import Candidate, choose
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Lane, Scope, Taker
 from django_pgjobs.queries.connection import Question, Send
@@ -37,7 +37,7 @@ class KeyedClaim:
     def __init__(self, scope: Scope, taker: Taker) -> None:
         self._scope = scope
         self._taker = taker
-        self.choice = Choice(scope.max_jobs)
+        self.chosen: list[Candidate] = []
 
     @property
     def statements(self) -> ClaimStatements:
@@ -51,17 +51,17 @@ class KeyedClaim:
         """Choose of the rows of list_heads.sql."""
         heads = claims.heads_of(rows)
         scope = self._scope
-        self.choice = choose(heads, wanted=scope.max_jobs, slots=scope.slots, rooms=scope.rooms)
+        self.chosen = choose(heads, wanted=scope.max_jobs, slots=scope.slots, rooms=scope.rooms)
 
     def send_chosen(self, cursor: Cursor) -> None:
-        claims.send_chosen_claim(cursor, self.choice.jobs, self._scope, self._taker)
+        claims.send_chosen_claim(cursor, self.chosen, self._scope, self._taker)
 
     def send_spending(self, cursor: Cursor) -> None:
-        claims.send_spending(cursor, self.choice.jobs, self._taker)
+        claims.send_spending(cursor, self.chosen, self._taker)
 
     def narrow(self) -> ClaimStatements:
         """Return the statements that take the only job that was chosen, and none before it."""
-        for job in self.choice.jobs:
+        for job in self.chosen:
             head, boosts = job.head, self._scope.boosts
             lane = Lane(head.backend, head.queue_name, head.is_async)
             floor = Floor(head.rank + boosts.get(head.queue_name, 0), job.id)
@@ -70,4 +70,4 @@ class KeyedClaim:
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""
-        claims.send_first_free(cursor, [job.id for job in self.choice.jobs])
+        claims.send_first_free(cursor, [job.id for job in self.chosen])

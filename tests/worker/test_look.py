@@ -64,6 +64,19 @@ def hold_the_turn(open_connection: Open) -> psycopg.Connection:
     return other
 
 
+def test_a_worker_that_waits_for_its_turn_notices_that_the_table_was_emptied(
+    start_thread: Start, open_connection: Open
+) -> None:
+    """Tests do that. The row is made anew by a claim that asks for its turn."""
+    other = hold_the_turn(open_connection)
+    job_id = make_job(concurrency_key="shop:7")
+    start_thread()
+    wait_until(is_anybody_waiting_for_the_turn)
+    other.execute("DELETE FROM pgjobs_keyed_claim")
+    other.commit()
+    wait_until(lambda: get_job(job_id).status == "successful")
+
+
 def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     """Or walks would become rarer the more workers there are."""
     knowing = Knowing(*keyed(KEYED))

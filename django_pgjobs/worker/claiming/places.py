@@ -193,7 +193,8 @@ class Places:
         plan = claim.plan
         now = time.monotonic()
         if plan.holds:
-            self._turn = self._turn.asked(now, held=claim.held)
+            # Who has waited in vain met nobody: the row is gone. A claim that asks makes it anew.
+            self._turn = self._turn.asked(now, held=claim.held or plan.waits)
         self._note_lift(plan, now)
         if plan.lifts:
             return

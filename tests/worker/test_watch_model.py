@@ -176,6 +176,19 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     assert watch_of.seconds_to_next() == math.inf, "nor does it ask for it"
 
 
+def test_a_worker_that_leaves_the_watch_as_soon_as_it_has_it_hears_orders_again() -> None:
+    """While it was parked it heard nothing, and somebody asked it to claim nothing."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((False, False))
+    assert watch_of.act() == len(watch.ORDERS), "it hears nothing from now on"
+    watch_of.act((True, False))
+    watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
+    assert watch_of.act() == 1, "it leaves the watch"
+    assert watch_of.seconds_to_next() <= 0
+    assert watch_of.act() == len(watch.ORDERS)
+    assert watch_of.seconds_to_next() == math.inf
+
+
 def test_a_worker_looks_when_it_begins_to_hear_of_jobs() -> None:
     """Its flag may be set already, if its row was locked when it was to be cleared."""
     watch_of = WatchOfIdleWorker()

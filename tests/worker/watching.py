@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from django_pgjobs.queries.notifications import EVERYTHING, ORDERS
+from django_pgjobs.queries.notifications import EVERYTHING, JOBS_CHANNEL, ORDERS
 from django_pgjobs.worker.upkeep.watch import CHANNELS, NOTHING, WatchFacts, WatchStep, next_step
 
 Steps = Iterator[bool]
@@ -362,10 +362,10 @@ class Model:
     def _leave(self, worker: ModelWorker) -> Steps:
         self._free(worker)
         yield True
-        worker.listens = ORDERS
+        worker.listens -= {JOBS_CHANNEL}
         self._tell("left", ORDERS)
         yield True
-        worker.is_on_watch, worker.hears = False, ORDERS
+        worker.is_on_watch, worker.hears = False, worker.hears - {JOBS_CHANNEL}
         worker.may_take, worker.takes_soon = False, True
 
     def _take(self, worker: ModelWorker, *, parks: bool) -> Steps:

@@ -314,7 +314,8 @@ class Watch(Duty):
             self._on_orders()
 
     def _note_left(self, rows: Rows) -> None:
-        self._is_on_watch, self._hears = False, ORDERS
+        # One that left as soon as it had it hears nothing yet.
+        self._is_on_watch, self._hears = False, self._hears - {JOBS_CHANNEL}
         self._take_at = time.monotonic() + YIELD_SECONDS
 
     def _note_refused(self, error: psycopg.Error) -> None:

@@ -285,4 +285,11 @@ PROCESS = (
         "else:",
         ("tests/worker/test_watchdog.py",),
     ),
+    (
+        "ears of a connection that was opened in the middle of a turn",
+        f"{WORKER}upkeep/upkeep.py",
+        "own.is_open and own.listens == (listens and own.is_direct)",
+        "own.is_open",
+        ("tests/worker/test_reconnects.py",),
+    ),
 )

@@ -8,13 +8,14 @@ from functools import partial
 import psycopg
 import pytest
 from django.db import connections
+from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.running import watchdog as watchdog_module
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.upkeep import look
 from tests import tasks
-from tests.factories import get_job, get_worker
+from tests.factories import get_job, get_worker, make_job
 from tests.helpers import connect, wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
@@ -54,6 +55,38 @@ def test_an_upkeep_whose_connection_dies_listens_again(start_thread: Start) -> N
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
+
+
+REFUSE_COMMIT = """
+CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    RAISE EXCEPTION 'refused at the commit';
+END
+$body$;
+CREATE CONSTRAINT TRIGGER refuse_commit AFTER UPDATE OF due_at ON pgjobs_job_live
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (OLD.due_at IS NOT NULL AND NEW.due_at IS NULL) EXECUTE FUNCTION refuse_commit();
+"""
+
+
+@pytest.fixture
+def refused_commits() -> Iterator[None]:
+    """Let no job be promoted: it is the commit that fails, and psycopg's count of the answers."""
+    with connect() as other:
+        other.execute(REFUSE_COMMIT)
+        yield
+        other.execute("DROP FUNCTION refuse_commit() CASCADE")
+
+
+@pytest.mark.usefixtures("refused_commits")
+def test_an_upkeep_whose_commit_was_refused_listens_on_its_new_connection(
+    start_thread: Start,
+) -> None:
+    """It was opened in the middle of a turn, to go on with the rest of that."""
+    due = make_job(due_at=sql.SQL("now() - interval '1 minute'"))
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_job(due).note.startswith("passed over"))
+    wait_until(lambda: worker.listens)
 
 
 def test_a_busy_worker_whose_upkeep_lost_its_connection_takes_back_that_it_listens(

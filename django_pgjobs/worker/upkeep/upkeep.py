@@ -157,13 +157,15 @@ class Upkeep(Role):
     # The connection
 
     def _connect(self) -> None:
-        if self._connection.is_open:
+        own, listens = self._connection, self._state.options.listen
+        # It may have been opened anew in the middle of a turn, to go on with the rest of that.
+        if own.is_open and own.listens == (listens and own.is_direct):
             return
-        self._connection.open()
-        if self._state.options.listen:
-            if self._connection.is_direct:
+        own.open()
+        if listens:
+            if own.is_direct:
                 self._heard.clear()
-                self._connection.listen(self._heard.append)
+                own.listen(self._heard.append)
             elif not self._is_pooled:
                 self._is_pooled = True
                 logger.warning(

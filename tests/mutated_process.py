@@ -292,4 +292,11 @@ PROCESS = (
         "own.is_open",
         ("tests/worker/test_reconnects.py",),
     ),
+    (
+        "ends that wait for slow receivers",
+        f"{WORKER}claiming/demand.py",
+        "if self._is_behind():",
+        "if False:",
+        ("tests/worker/test_signals.py",),
+    ),
 )

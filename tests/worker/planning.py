@@ -99,7 +99,7 @@ class Claiming:
         }
         self.slots = Slots(self.options, **callbacks)
         self.async_slots = AsyncSlots(self.options, **callbacks)
-        self.demand = Demand(self.state, self.slots, self.async_slots)
+        self.demand = Demand(self.state, self.slots, self.async_slots, lambda: False)
 
     def run(self, count: int, *, seconds_ago: float = 0.0) -> None:
         """Let that many slots have begun a job *seconds_ago*."""

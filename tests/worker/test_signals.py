@@ -12,9 +12,10 @@ import pytest
 from django_pgjobs import signals
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TaskResultStatus, task_finished, task_started
+from django_pgjobs.worker.running import announcer
 from tests import tasks
 from tests.factories import get_job
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.models import Effect
 from tests.worker.support import ThreadedWorker
 
@@ -181,3 +182,29 @@ def test_nobody_listens_as_long_as_only_django_does() -> None:
     """Building a TaskResult for a line that nobody writes is saved."""
     assert not signals.has_receivers(task_started)
     assert not signals.has_receivers(task_finished, failed=True)
+
+
+def test_a_worker_whose_receivers_are_slow_waits_until_they_have_caught_up(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it would remember more and more jobs, and forget to tell of them when it ends."""
+    monkeypatch.setattr(announcer, "MOST_WAITING", 3)
+    gate, told = threading.Event(), list[str]()
+
+    def receive(task_result: Any, **kwargs: Any) -> None:
+        assert gate.wait(WAIT_SECONDS)
+        told.append(task_result.id)
+
+    task_finished.connect(receive)
+    try:
+        jobs = [tasks.add.enqueue(1, 2) for _ in range(10)]
+        worker = start_thread(listen=False, poll_interval=0.1)
+        outlook, state = worker.runner.pump.outlook, worker.runner.state
+        wait_until(lambda: state.finished_jobs and not (state.held or outlook.wants_jobs))
+        assert "receivers of task_finished are slower" in caplog.text
+        jobs.append(tasks.add.enqueue(1, 2))
+        gate.set()
+        wait_until(lambda: sorted(told) == sorted(job.id for job in jobs))
+    finally:
+        gate.set()
+        task_finished.disconnect(receive)

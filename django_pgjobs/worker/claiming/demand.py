@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.worker.attempt import Attempt
@@ -23,10 +24,18 @@ NO_ROOM = Rooms(0, 0)
 class Demand:
     """What the slots of one worker can take."""
 
-    def __init__(self, state: WorkerState, slots: Slots, async_slots: AsyncSlots) -> None:
+    def __init__(
+        self,
+        state: WorkerState,
+        slots: Slots,
+        async_slots: AsyncSlots,
+        is_behind: Callable[[], bool],
+    ) -> None:
         self._state = state
         self._slots = slots
         self._async_slots = async_slots
+        # Do so many ends of jobs wait for receivers that it is to claim no more?
+        self._is_behind = is_behind
 
     def measure(self, distance: float) -> None:
         """Note for a turn of the pump how far the server is, and what waits for slots."""
@@ -54,6 +63,8 @@ class Demand:
         """
         state, left = self._state, self._left()
         if state.stopping or state.quiet or left <= 0 or time.monotonic() >= state.danger_at:
+            return NO_ROOM
+        if self._is_behind():
             return NO_ROOM
         threads, loop = self._slots, self._async_slots
         return Rooms(

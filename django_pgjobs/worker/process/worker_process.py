@@ -113,7 +113,7 @@ class WorkerProcess:
     def _build_roles(self) -> None:
         options, state, crash = self._options, self.state, self._crashed
         own = self._connections
-        self.announcer = Announcer(crash)
+        self.announcer = Announcer(crash, on_caught_up=self._wants_more)
         self.tally = Tally()
         self.completer = Completer(state, self.tally, self.announcer.add)
         self._farewell = Farewell(state, self.completer)
@@ -128,7 +128,7 @@ class WorkerProcess:
         self.pump, self.upkeep = build_pump_and_upkeep(
             state,
             own,
-            Demand(state, self.slots, self.async_slots),
+            Demand(state, self.slots, self.async_slots, lambda: self.announcer.is_behind),
             self.completer,
             dispatch=self._dispatch,
             take_back=self._take_back,

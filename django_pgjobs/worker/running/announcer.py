@@ -16,28 +16,57 @@ from django_pgjobs.worker.running.calling import announce_finish, wants_announce
 from django_pgjobs.worker.running.check_ins import send_check_in, wants_check_in
 from django_pgjobs.worker.running.housekeeping import clean_connections, close_connections
 from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+# So many ends wait to be announced at most, beside those of the jobs that are claimed already.
+MOST_WAITING = 10_000
 
 
 class Announcer(Role):
-    """Sends task_finished for finished jobs, as long as anybody listens."""
+    """Sends task_finished for finished jobs, as long as anybody listens.
+
+    *on_caught_up* is called when it is not behind any more.
+    """
 
     name = "announcer"
 
-    def __init__(self, on_crash: Callable[[str], None]) -> None:
+    def __init__(
+        self, on_crash: Callable[[str], None], *, on_caught_up: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(on_crash)
+        self._on_caught_up = on_caught_up
         self._finished: deque[tuple[Attempt, Outcome]] = deque()
+        # Was it logged that it was behind?
+        self._is_told = False
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Announce a stored outcome, if it is final and anybody listens."""
         if wants_announcement(outcome) or wants_check_in(attempt, outcome):
             self._finished.append((attempt, outcome))
             self.wake()
+            if self.is_behind and not self._is_told:
+                self._is_told = True
+                logger.warning(
+                    "receivers of task_finished are slower than the jobs: %d ends wait for them, "
+                    "and runjobs claims no more until they have caught up",
+                    len(self._finished),
+                )
+
+    @property
+    def is_behind(self) -> bool:
+        """Do so many ends wait to be announced that no more jobs are to be claimed?"""
+        return len(self._finished) >= MOST_WAITING
 
     def run(self) -> None:
         leave_out_lines_of_django()
         while True:
             while self._finished:
+                was_behind = self.is_behind
                 attempt, outcome = self._finished.popleft()
+                if was_behind and not self.is_behind:
+                    self._on_caught_up()
                 announce_finish(attempt, outcome)
                 if wants_check_in(attempt, outcome):
                     send_check_in(attempt, outcome)

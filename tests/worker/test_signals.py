@@ -12,6 +12,7 @@ import pytest
 from django_pgjobs import signals
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TaskResultStatus, task_finished, task_started
+from django_pgjobs.worker.process import worker_process
 from django_pgjobs.worker.running import announcer
 from tests import tasks
 from tests.factories import get_job
@@ -205,6 +206,28 @@ def test_a_worker_whose_receivers_are_slow_waits_until_they_have_caught_up(
         jobs.append(tasks.add.enqueue(1, 2))
         gate.set()
         wait_until(lambda: sorted(told) == sorted(job.id for job in jobs))
+    finally:
+        gate.set()
+        task_finished.disconnect(receive)
+
+
+def test_ends_that_a_worker_has_no_time_to_announce_are_logged(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_process, "LAST_SECONDS", 0.1)
+    gate = threading.Event()
+
+    def receive(**kwargs: Any) -> None:
+        assert gate.wait(WAIT_SECONDS)
+
+    task_finished.connect(receive)
+    try:
+        worker = start_thread(shutdown_timeout=0.1)
+        for _ in range(3):
+            tasks.add.enqueue(1, 2)
+        wait_until(lambda: worker.runner.state.finished_jobs == 3)
+        worker.stop()
+        assert "task_finished is not sent for 2 jobs" in caplog.text
     finally:
         gate.set()
         task_finished.disconnect(receive)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from django_pgjobs.signals import leave_out_lines_of_django
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
@@ -58,6 +59,14 @@ class Announcer(Role):
     def is_behind(self) -> bool:
         """Do so many ends wait to be announced that no more jobs are to be claimed?"""
         return len(self._finished) >= MOST_WAITING
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the loop, and log what it did not get to; return whether it ended."""
+        has_ended = super().join(timeout)
+        if left := len(self._finished):
+            what = "task_finished is not sent for %s: its receivers take too long"
+            logger.warning(what, counted(left, "job"))
+        return has_ended
 
     def run(self) -> None:
         leave_out_lines_of_django()

@@ -144,6 +144,30 @@ def test_one_that_does_not_end_before_its_worker_fails_as_well(
     assert (get_job(job.id).status, get_job(job.id).attempts) == ("failed", 1)
 
 
+def test_the_log_tells_what_became_of_a_job_that_does_not_end(
+    start_thread: Start,
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its thread says nothing any more, and one that fails for good is to be an ERROR."""
+    monkeypatch.setattr(runner_module, "LAST_SECONDS", 0.5)
+    caplog.set_level("INFO", "django_pgjobs.worker")
+    last = tasks.ignore_interrupts.using(max_attempts=1).enqueue()
+    set_interruptions(FREE_INTERRUPTIONS)
+    other = tasks.ignore_interrupts.enqueue()
+    worker = start_thread(shutdown_timeout=0.1)
+    gate.wait_entered(2)
+    assert worker.stop() == 0
+    said = {
+        record.pgjobs["job"]: (record.levelname, record.pgjobs["event"], record.pgjobs["ran"] > 0)
+        for record in caplog.records
+        if getattr(record, "pgjobs", {}).get("event", "start") != "start"
+    }
+    assert said == {int(last.id): ("ERROR", "FAIL", True), int(other.id): ("INFO", "release", True)}
+    gate.open()
+
+
 def test_jobs_that_were_claimed_ahead_go_back_at_once(start_thread: Start, gate: Gate) -> None:
     """S4.15: fetched but not started."""
     make_jobs(40)

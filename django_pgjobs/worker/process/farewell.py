@@ -16,6 +16,8 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer
 from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.writing import release
+from django_pgjobs.worker.running.calling import settle
+from django_pgjobs.worker.running.job_log import log_outcome
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Entry,
@@ -50,8 +52,13 @@ class Farewell:
 
     def release(self, attempts: Iterable[Attempt]) -> None:
         """Give back jobs, except those that have ended: their outcomes are on their way."""
-        for attempt in attempts:
-            self._completer.add(attempt, self._outcome_of(attempt))
+        ends = [(attempt, self._outcome_of(attempt)) for attempt in attempts]
+        for end in ends:
+            settle(*end)
+        # All of them before the first is logged, because that may take for ever.
+        for attempt, outcome in [end for end in ends if self._completer.add(*end)]:
+            if attempt.started_at:
+                log_outcome(attempt, outcome, self._state.name)
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         if attempt.control is not None:

@@ -86,6 +86,7 @@ def test_every_action_of_jobs_and_each_of_its_flags_is_documented() -> None:
         name: {
             flag
             for action in parser._actions
+            if action.help != argparse.SUPPRESS  # of all commands of Django
             for flag in action.option_strings
             if flag not in ("-h", "--help")
         }

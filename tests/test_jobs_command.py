@@ -162,6 +162,20 @@ def test_a_task_that_is_not_declared_is_paused_with_a_warning(
     assert Pause.objects.exists()
 
 
+def test_a_queue_that_nothing_uses_is_paused_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call_command("jobs", "pause", "--queue", "mial")
+    assert capsys.readouterr().err == (
+        "WARNING no task and no waiting job uses the queue 'mial'. Is it spelt right?\n"
+    )
+    assert Pause.objects.exists()
+    make_job(queue_name="mial")
+    call_command("jobs", "pause", "--queue", "mial", "--reason", "by SQL")
+    call_command("jobs", "pause", "--queue", "default")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7_200), ("1d", 86_400)]
 )

@@ -66,3 +66,17 @@ def test_a_misspelt_task_is_told_from_the_like() -> None:
     with pytest.raises(CommandError) as caught:
         call_command("jobs", "enqueue", "quite.another.thing")
     assert "Did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", [["list"], ["schedules", "list"], ["tokens", "list", "--all"]])
+def test_options_of_all_commands_may_come_last(words: list[str]) -> None:
+    """As with other commands of manage.py, whose line people repeat with one word more."""
+    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    last = ["--settings", "shop.settings", "--pythonpath", "src", "--traceback", "--no-color"]
+    flags = vars(parser.parse_args([*words, *last, "-v", "2"]))
+    common = {"settings": "shop.settings", "pythonpath": "src", "traceback": True}
+    common |= {"no_color": True, "force_color": False, "verbosity": 2}
+    assert {name: flags[name] for name in common} == common
+    flags = vars(parser.parse_args(["--settings", "shop.settings", "--no-color", *words]))
+    assert (flags["settings"], flags["no_color"]) == ("shop.settings", True)
+    assert (flags["verbosity"], flags["pythonpath"], flags["traceback"]) == (1, None, False)

@@ -6,8 +6,9 @@ import argparse
 import re
 from collections.abc import Callable
 from datetime import datetime, time, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from django.core.management.base import CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -27,6 +28,25 @@ MAX_PORT = 65_535
 MAX_TIME = 1e9
 MAX_WORKER_NAME_BYTES = 200
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+# Options of all commands, which Django reads before the name of an action only.
+COMMON: dict[tuple[str, ...], dict[str, Any]] = {
+    ("-v", "--verbosity"): {"type": int, "choices": range(4)},
+    ("--settings",): {},
+    ("--pythonpath",): {},
+    ("--traceback",): {"action": "store_true"},
+    ("--no-color",): {"action": "store_true"},
+    ("--force-color",): {"action": "store_true"},
+}
+
+
+class ActionParser(CommandParser):
+    """Reads what follows the name of an action, the options of all commands included."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for flags, kind in COMMON.items():
+            self.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **kind)
 
 
 def whole_number(text: str, most: int = MAX_INTEGER) -> int:

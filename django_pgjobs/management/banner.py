@@ -9,12 +9,8 @@ import django
 
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
-from django_pgjobs.declaring.registry import (
-    find_task,
-    is_own,
-    list_broken_modules,
-    list_task_paths,
-)
+from django_pgjobs.declaring.registry import is_own, list_broken_modules, list_task_paths
+from django_pgjobs.management.spelling import declared_queues, doubt_of_queue
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.safe_log import get_logger
@@ -71,7 +67,7 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
     for broken in list_broken_modules():
         yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
-        yield f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"
+        yield doubt_of_queue(name)
     if OWN_QUEUE in options.excluded_queues:
         yield (
             f"--exclude-queues leaves out {OWN_QUEUE!r}, the queue of bulk changes: they wait "
@@ -91,8 +87,3 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
 def declared_tasks() -> list[str]:
     """Return the paths of the project's tasks, without our own."""
     return [path for path in list_task_paths() if not is_own(path)]
-
-
-def declared_queues() -> set[str]:
-    """Return the queues that the declared tasks use."""
-    return {find_task(path).queue_name for path in list_task_paths()}

@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.management.arguments import span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.management.spelling import doubts
 from django_pgjobs.models import Token
 
 HEADS = ("id", "name", "state", "begins with", "may", "queues", "tasks", "expires", "last used")
@@ -133,16 +133,10 @@ def _create(write: Write, tell: Write, flags: dict[str, Any]) -> None:
         per_second=flags["per_second"],
         expires_at=timezone.now() + flags["expires"] if flags["expires"] else None,
     )
-    _warn_of_unknown_tasks(tell, scope)
+    for doubt in doubts(tasks=scope.tasks or ()):
+        tell(f"WARNING {doubt}")
     token, secret = create_token(flags["name"], scope, by=flags["by"])
     _show(write, tell, token, secret)
-
-
-def _warn_of_unknown_tasks(tell: Write, scope: TokenScope) -> None:
-    if scope.tasks:
-        discover_tasks()
-        for path in sorted(set(scope.tasks) - set(list_task_paths())):
-            tell(f"WARNING no task {path} is declared here. Is it spelt right?")
 
 
 def _show(write: Write, tell: Write, token: Token, secret: str) -> None:

@@ -22,11 +22,12 @@ from psycopg.errors import (
 from django_pgjobs.checks import check_vendor
 from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
-from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
+from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
-from django_pgjobs.management.arguments import count, end_in_words, instant, span
+from django_pgjobs.management.arguments import ActionParser, count, end_in_words, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, while_somebody_reads
+from django_pgjobs.management.spelling import doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
@@ -95,7 +96,7 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True)
+        actions = parser.add_subparsers(dest="action", required=True, parser_class=ActionParser)
         self._add_looks(actions)
         self._add_changes(actions)
         pause = actions.add_parser(
@@ -324,21 +325,14 @@ class Command(BaseCommand):
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)
-        self._warn_of_unknown_task(flags["task"])
+        queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
+        for doubt in doubts(queues=queues, tasks=tasks):
+            self._tell(f"WARNING {doubt}")
         changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )
         paused = f"paused{end_in_words(flags['until'])}" if changed else "was paused like this"
         self._write(f"{_name_of(target)}: {paused}")
-
-    def _warn_of_unknown_task(self, path: str | None) -> None:
-        if path is None:
-            return
-        broken = discover_tasks()
-        if path not in list_task_paths():
-            for module in broken:
-                self.stderr.write(f"WARNING {module}")
-            self.stderr.write(f"WARNING no task {path} is declared here. Is it spelt right?")
 
     def _resume(self, **flags: Any) -> None:
         target = _target_of(flags)

@@ -1,0 +1,35 @@
+"""What commands warn of: names of queues and tasks that nobody knows, so probably mistyped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.models import Job
+from django_pgjobs.status import JobStatus
+
+
+def doubts(*, queues: Iterable[str] = (), tasks: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each name that is not known; load the tasks if there are names."""
+    queues, tasks = set(queues), set(tasks)
+    if not queues and not tasks:
+        return
+    broken = discover_tasks()
+    unknown_tasks = sorted(tasks - set(list_task_paths()))
+    if unknown_tasks:
+        yield from map(str, broken)
+    for path in unknown_tasks:
+        yield f"no task {path} is declared here. Is it spelt right?"
+    for name in sorted(queues - declared_queues()):
+        if not Job.objects.filter(status=JobStatus.READY, queue_name=name).exists():
+            yield doubt_of_queue(name)
+
+
+def declared_queues() -> set[str]:
+    """Return the queues that the declared tasks use."""
+    return {find_task(path).queue_name for path in list_task_paths()}
+
+
+def doubt_of_queue(name: str) -> str:
+    """Return the sentence about a queue in which there is nothing."""
+    return f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"

@@ -226,7 +226,7 @@ def find_problems(value: object) -> list[tuple[str, str]]:
     for key, given in value.items():
         rule = _RULES.get(key)
         if rule is None:
-            near = difflib.get_close_matches(str(key), _RULES, n=1, cutoff=0.4)
+            near = difflib.get_close_matches(str(key).upper(), _RULES, n=1, cutoff=0.4)
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
             problems.append((f"unknown key {key!r} in PGJOBS.", hint))
         elif not accepts(rule, given):

@@ -57,6 +57,12 @@ def ids(messages: list[django_checks.CheckMessage]) -> list[str | None]:
     return [message.id for message in messages]
 
 
+def test_a_key_in_lower_case_is_known_in_upper_case() -> None:
+    with override_settings(PGJOBS={"max_attempts": 5}):
+        [message] = checks.check_settings()
+    assert message.hint == "Did you mean MAX_ATTEMPTS?"
+
+
 def test_the_settings_of_the_tests_are_clean() -> None:
     assert [m for m in django_checks.run_checks() if str(m.id).startswith("pgjobs")] == []
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.timezone import get_default_timezone_name
 
 from django_pgjobs.compat import AnyTask, InvalidTask
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import Conf, get_conf
 from django_pgjobs.declaring.registry import (
     find_in_module,
     find_task,
@@ -222,7 +223,7 @@ def _check_is_as_declared(task: AnyTask) -> None:
 def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError or ValueError if no job could have these arguments."""
     check_signature(task, args, kwargs)
-    limit = get_conf().MAX_PAYLOAD_BYTES
+    limit = _largest_payload()
     texts = [
         encode_value(list(args), name="args", max_bytes=limit),
         encode_value(dict(kwargs), name="kwargs", max_bytes=limit),
@@ -230,6 +231,14 @@ def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any
     # A restart would take this for a change.
     if [json.loads(text) for text in texts] != [list(args), dict(kwargs)]:
         raise ValueError("expected arguments that JSON gives back as they are: lists, no tuples.")
+
+
+def _largest_payload() -> int:
+    """Return the setting, or its default if the settings are wrong: a check tells of that."""
+    try:
+        return get_conf().MAX_PAYLOAD_BYTES
+    except ImproperlyConfigured:
+        return Conf.MAX_PAYLOAD_BYTES
 
 
 def schedulable_paths() -> list[str]:

@@ -34,6 +34,12 @@ def test_a_schedule_has_the_name_of_its_task_and_the_zone_of_the_project(setting
     assert declared_schedules() == {NOTE_TIME: declared}
 
 
+def test_wrong_settings_are_left_to_the_check_that_names_them(settings: Any) -> None:
+    """Else the import of a tasks.py would end every command with a traceback."""
+    settings.PGJOBS = {"CONCURENCY": 8}
+    assert schedule(tasks.note_time, cron="0 3 * * *").name == NOTE_TIME
+
+
 @pytest.mark.parametrize(
     ("given", "cron", "every"),
     [

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_pgjobs.values.bounds import COUNTS, MAX_LIMIT_NAME_BYTES, is_count
+from django_pgjobs.values.bounds import COUNT, MAX_LIMIT_NAME_BYTES, is_count
 from django_pgjobs.values.hosts import HOST
 from django_pgjobs.values.payload import is_storable, shorten
 
@@ -206,13 +206,12 @@ _RULES = {
 # Settings that no message and no page may show.
 SECRETS = {"METRICS_TOKEN", "CALLBACK_SECRET"}
 
-_COUNT = f"a whole number {COUNTS}"
 _LIMIT_RULES = {
-    "count": SettingRule(int, _COUNT, is_count),
+    "count": SettingRule(int, COUNT, is_count),
     "period": SettingRule(
         float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400
     ),
-    "burst": SettingRule(int, f"{_COUNT}, or None", is_count, nullable=True),
+    "burst": SettingRule(int, f"{COUNT}, or None", is_count, nullable=True),
     "note": SettingRule(str, "text without NUL or lone surrogates", is_storable),
 }
 _LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"

@@ -72,7 +72,10 @@ def test_the_check_names_the_module_what_it_raises_and_the_place(make_app: Make)
         (DIVIDES, "ZeroDivisionError: division by zero ({path}, line 3)."),
         (
             DIVIDES.replace("1 / 0", "@task(max_attempts=0)\ndef f(): pass"),
-            "@task f expected max_attempts from 1 to 2147483647, got 0. ({path}, line 3).",
+            (
+                "@task f expected max_attempts to be a whole number from 1 to 2147483647, got 0. "
+                "({path}, line 3)."
+            ),
         ),
         ("def f(:\n", "SyntaxError: invalid syntax ({path}, line 1)."),
         ("import sys\nsys.exit()\n", "it calls sys.exit() ({path}, line 2)."),

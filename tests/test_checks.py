@@ -16,11 +16,12 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.test import override_settings
 
-from django_pgjobs import checks
+from django_pgjobs import checks, task
 from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import TASKS_PACKAGE, task_backends
+from django_pgjobs.compat import TASKS_PACKAGE, InvalidTask, task_backends
 from django_pgjobs.declaring.own_tasks import EXAMPLE, find_alias
 from django_pgjobs.queries import database
+from tests import tasks as plain_tasks
 
 BACKEND = "django_pgjobs.backend.PgJobsBackend"
 
@@ -329,6 +330,20 @@ def test_an_app_that_no_alias_uses_is_a_warning(aliases: dict[str, Any]) -> None
     assert warning.hint == (
         'Write TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", '
         '"QUEUES": []}}.'
+    )
+
+
+def test_a_queue_without_a_backend_of_ours_says_what_tasks_lacks() -> None:
+    """A project that has not set TASKS fails at the import of its first task with a queue."""
+    with (
+        override_settings(TASKS={"default": {"BACKEND": IMMEDIATE}}),
+        pytest.raises(InvalidTask) as caught,
+    ):
+        task(queue_name="mail")(plain_tasks.add.func)
+    assert str(caught.value) == (
+        "@task add expected queue_name to be one of ['default'], got 'mail': 'default' in TASKS is "
+        'ImmediateBackend. Write TASKS = {"default": {"BACKEND": '
+        '"django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}.'
     )
 
 

@@ -25,7 +25,7 @@ def test_a_cost_above_the_burst_can_never_be_paid() -> None:
 
 @pytest.mark.parametrize("cost", [0, -1, 2**31])
 def test_a_cost_is_positive(cost: int) -> None:
-    with pytest.raises(ValueError, match="expected a cost from 1 to 2147483647, got"):
+    with pytest.raises(ValueError, match="a cost that is a whole number from 1 to 2147483647, got"):
         acquire("api", cost=cost)
 
 

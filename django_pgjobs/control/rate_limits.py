@@ -36,7 +36,7 @@ from django_pgjobs.queries import rate_limits
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import is_of_test_case, job_database
-from django_pgjobs.values.bounds import COUNTS, MAX_KEY_BYTES, is_count, is_whole
+from django_pgjobs.values.bounds import COUNT, MAX_KEY_BYTES, is_count, is_whole
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.twins import has_async_twin
 
@@ -171,7 +171,7 @@ def _check_cost(cost: int) -> None:
     if not is_whole(cost):
         raise TypeError(f"expected a cost in whole tokens, got {cost!r}.")
     if not is_count(cost):
-        raise ValueError(f"expected a cost {COUNTS}, got {cost!r}.")
+        raise ValueError(f"expected a cost that is {COUNT}, got {cost!r}.")
 
 
 def _seconds_allowed(timeout: float | timedelta | None) -> float | None:

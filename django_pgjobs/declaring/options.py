@@ -11,7 +11,7 @@ from django_pgjobs.conf import is_dotted
 from django_pgjobs.declaring.keys import find_key_problems
 from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
-from django_pgjobs.values.bounds import COUNTS, is_count, is_number
+from django_pgjobs.values.bounds import COUNT, is_count, is_number
 from django_pgjobs.values.given import LONGEST_SPAN
 from django_pgjobs.values.payload import shorten
 
@@ -75,9 +75,9 @@ def find_control_problems(task: Any) -> Iterator[str]:
     for key in task.rate_limit:
         yield from find_key_problems("rate_limit", key, names)
     if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
-        yield f"expected concurrency_limit {COUNTS}, got {task.concurrency_limit!r}."
+        yield f"expected concurrency_limit to be {COUNT}, got {task.concurrency_limit!r}."
     if not is_count(task.rate_cost):
-        yield f"expected rate_cost {COUNTS}, got {task.rate_cost!r}."
+        yield f"expected rate_cost to be {COUNT}, got {task.rate_cost!r}."
     for option, words in (
         ("ordering", ORDERINGS),
         ("on_conflict", CONFLICTS),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -30,3 +32,14 @@ def find_queue(alias: str, wanted: str) -> str:
     """Return the queue that is *wanted*, or one that the backend accepts if it does not."""
     queues = sorted(getattr(task_backends[alias], "queues", ()))
     return wanted if not queues or wanted in queues else queues[0]
+
+
+def find_queue_problems(task: Any) -> Iterator[str]:
+    """Yield what is wrong with the queue of *task* because TASKS names no backend of ours."""
+    backend = task_backends[task.backend]
+    queues = getattr(backend, "queues", ())
+    if queues and task.queue_name not in queues and not hasattr(backend, "enqueue_many"):
+        yield (
+            f"expected queue_name to be one of {sorted(queues)}, got {task.queue_name!r}: "
+            f"{task.backend!r} in TASKS is {type(backend).__name__}. Write {EXAMPLE}."
+        )

@@ -27,7 +27,7 @@ from django_pgjobs.declaring.registry import (
 from django_pgjobs.declaring.schedule_mistakes import find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.occurrences.rule import Rule
-from django_pgjobs.values.bounds import COUNTS, MAX_SCHEDULE_NAME_BYTES, is_count
+from django_pgjobs.values.bounds import COUNT, MAX_SCHEDULE_NAME_BYTES, is_count
 from django_pgjobs.values.given import remedy_for_number
 from django_pgjobs.values.payload import encode_value, fits_column
 
@@ -259,7 +259,7 @@ def find_problems(schedule: Any) -> Iterator[str]:
             yield f"expected {option} to be one of {', '.join(allowed)}, got {given!r}."
     count = schedule.max_runs
     if count is not None and not is_count(count):
-        yield f"expected max_runs to be a whole number {COUNTS}, got {count!r}."
+        yield f"expected max_runs to be {COUNT}, got {count!r}."
     jitter, grace = schedule.jitter, schedule.grace
     if not isinstance(jitter, timedelta) or not timedelta() <= jitter <= LONGEST_JITTER:
         said = f"expected jitter to be a timedelta up to a day, got {jitter!r}."

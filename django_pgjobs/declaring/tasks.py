@@ -30,11 +30,12 @@ from django_pgjobs.declaring.options import (
     find_function_problems,
     find_timeout_problems,
 )
+from django_pgjobs.declaring.own_tasks import find_queue_problems
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
-from django_pgjobs.values.bounds import COUNTS, is_count, is_number
+from django_pgjobs.values.bounds import COUNT, is_count, is_number
 from django_pgjobs.values.job_ids import job_ids_of
 from django_pgjobs.values.payload import encode_value
 
@@ -278,6 +279,7 @@ def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
     yield from find_remote_problems(task)
+    yield from find_queue_problems(task)
     yield from find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
@@ -292,7 +294,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
     for name in ("max_attempts", "max_losses"):
         count = getattr(task, name)
         if count is not None and not is_count(count):
-            yield f"expected {name} {COUNTS}, got {count!r}."
+            yield f"expected {name} to be {COUNT}, got {count!r}."
     yield from find_end_problems(task)
     yield from find_timeout_problems(task.timeout)
     if not is_number(task.priority):

@@ -10,7 +10,7 @@ MAX_BIGINT = 2**63 - 1
 # Of a priority, as Django's own tasks have it.
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 # What `is_count` allows, in the words of messages.
-COUNTS = f"from 1 to {MAX_INTEGER}"
+COUNT = f"a whole number from 1 to {MAX_INTEGER}"
 
 # The constraints of the columns say the same (tests/test_bounds.py).
 MAX_QUEUE_NAME_BYTES = 128

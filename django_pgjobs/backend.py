@@ -157,9 +157,9 @@ class PgJobsBackend(BaseTaskBackend):
         dependencies.refuse_waiting(task)
         return inserting.insert_from(task, queryset, arguments)
 
-    def get_result(self, result_id: str) -> JobResult:
+    def get_result(self, result_id: str | int) -> JobResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
-        job_id = parse_job_id(result_id)
+        job_id = parse_job_id(str(result_id) if type(result_id) is int else result_id)
         row = lifecycle.get_row(job_id, backend=self.alias) if job_id is not None else None
         if row is None:
             raise TaskResultDoesNotExist(result_id)

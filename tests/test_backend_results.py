@@ -259,6 +259,16 @@ def test_an_unknown_id_of_any_shape_does_not_exist(result_id: Any) -> None:
         assert tasks.add.enqueue(1, 2).id
 
 
+def test_an_id_may_be_a_number_as_it_is_in_the_row() -> None:
+    """`Job.pk`, `current_job().id` and what on_failure gets are numbers."""
+    result = tasks.add.enqueue(1, 2)
+    assert tasks.add.get_result(int(result.id)) == result
+    assert async_to_sync(tasks.add.aget_result)(int(result.id)) == result
+    for other in (True, float(result.id), -int(result.id), 2**63):
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.add.get_result(other)
+
+
 def test_an_id_is_spelled_in_one_way() -> None:
     result = tasks.add.enqueue(1, 2)
     for spelling in SPELLINGS:

@@ -182,7 +182,7 @@ def test_atomic_is_refused_for_async_functions() -> None:
 def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     with pytest.raises(TypeError) as caught:
         task(tries=3)  # type: ignore[call-overload]
-    assert "unknown options ['tries']; expected some of [" in str(caught.value)
+    assert "unknown options ['tries']. Expected some of [" in str(caught.value)
     assert "'max_attempts'" in str(caught.value)
 
 
@@ -291,10 +291,16 @@ def test_the_decorator_says_what_it_calls_an_option_of_others() -> None:
         task(queue="x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"does not take eta; use \.using\(run_after=\.\.\.\)"):
         task(eta="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"does not take retries; use max_attempts\."):
+        task(retries=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"does not take cron; use schedule\."):
+        task(cron="@daily")  # type: ignore[call-overload]
 
 
 def test_using_names_what_nobody_knows_with_what_it_takes() -> None:
-    with pytest.raises(TypeError, match=r"got unknown options \['timout'\].*'timeout'"):
+    with pytest.raises(
+        TypeError, match=r"got unknown options \['timout'\]\. Did you mean timeout\?"
+    ):
         tasks.add.using(timout=3)  # type: ignore[arg-type]
 
 

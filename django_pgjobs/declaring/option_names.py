@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 # Each is of one enqueue, so only .using() takes it.
@@ -24,18 +24,33 @@ OF_DECLARATIONS = (
 SYNONYMS = {
     "autoretry_for": "retry_on",
     "bind": "takes_context",
+    "concurrency": "concurrency_limit",
     "countdown": "run_after",
+    "cron": "schedule",
     "default_retry_delay": "backoff",
     "delay": "run_after",
     "dont_autoretry_for": "discard_on",
     "eta": "run_after",
+    "execution_timeout": "timeout",
     "link_error": "on_failure",
+    "lock": "concurrency_key",
+    "max_age": "expires",
     "max_retries": "max_attempts",
     "queue": "queue_name",
+    "queueing_lock": "unique_key",
+    "retries": "max_attempts",
+    "retry": "max_attempts",
     "retry_backoff": "backoff",
+    "retry_delay": "backoff",
+    "schedule_at": "run_after",
+    "schedule_in": "run_after",
+    "scheduled_at": "run_after",
     "soft_time_limit": "timeout",
     "throws": "discard_on",
     "time_limit": "timeout",
+    "unique": "unique_key",
+    "wait": "run_after",
+    "wait_until": "run_after",
 }
 # What other libraries call what we write so, of a task, a result, a call and a batch. No name of
 # django.tasks may be among them.
@@ -137,11 +152,14 @@ def check_names(taker: str, given: Collection[str], known: Collection[str]) -> N
         if remedy:
             raise TypeError(f"{taker} does not take {name}; {remedy}.")
     if unknown:
-        near = difflib.get_close_matches(unknown[0], known, 1)
-        raise TypeError(
-            f"{taker} got unknown options {unknown}; expected some of {sorted(known)}."
-            + (f" Did you mean {near[0]}?" if near else "")
-        )
+        raise TypeError(f"{taker} got {unknown_options(unknown, known)}")
+
+
+def unknown_options(unknown: Sequence[str], known: Collection[str]) -> str:
+    """Return what is said of options that nobody knows, with what may be meant as the first."""
+    near = difflib.get_close_matches(unknown[0], known, 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"unknown options {unknown}.{meant} Expected some of {sorted(known)}."
 
 
 def _remedy_for(name: str, known: Collection[str]) -> str:

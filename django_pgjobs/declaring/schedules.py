@@ -17,6 +17,7 @@ from django.utils.timezone import get_default_timezone_name
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import Conf, get_conf
+from django_pgjobs.declaring.option_names import unknown_options
 from django_pgjobs.declaring.registry import (
     find_in_module,
     find_task,
@@ -184,8 +185,7 @@ def _checked(task: AnyTask, given: dict[str, Any]) -> DeclaredSchedule:
             f"Give it to @task, or declare a second task for {', '.join(of_task)}."
         )
     if unknown:
-        known = sorted(ScheduleOptions.__annotations__)
-        raise TypeError(f"unknown options {unknown}; expected some of {known}.")
+        raise TypeError(unknown_options(unknown, ScheduleOptions.__annotations__))
     given = {"timezone": get_default_timezone_name(), "name": task.module_path, **DEFAULTS, **given}
     args, kwargs = given["args"], given["kwargs"]
     if isinstance(args, str) or not isinstance(args, Sequence):

@@ -228,6 +228,7 @@ def test_a_backfill_makes_up_for_what_failed_and_what_was_missed() -> None:
 def test_what_fails_again_and_again_does_not_silence_what_breaks_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     log = ScheduleLog()
     for number in range(1_100):
         log.note(ScheduleTurn(errors={"fails": f"{number}: no key today"}))
@@ -239,5 +240,8 @@ def test_what_fails_again_and_again_does_not_silence_what_breaks_later(
     # After a job of it what is wrong is news again.
     done = OccurrenceRow("broken", timezone.now(), "enqueued", job_id=1)
     log.note(ScheduleTurn(occurrences=[done]))
+    assert caplog.messages[-1] == (
+        f"schedule=broken enqueued for={done.scheduled_for.isoformat()} job=1"
+    )
     log.note(ScheduleTurn(errors={"broken": "It is not planned: x"}))
     assert caplog.text.count("schedule=broken It is not planned: x") == 2

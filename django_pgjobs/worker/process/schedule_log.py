@@ -25,12 +25,12 @@ class ScheduleLog:
             else:
                 level, said = "warning", str(row.outcome)
             getattr(logger, level)(
-                "schedule=%s %s for=%s job=%s %s",
+                "schedule=%s %s for=%s job=%s%s",
                 row.schedule,
                 said,
                 row.scheduled_for.isoformat(),
                 row.job_id or "-",
-                row.note,
+                f" {row.note}" if row.note else "",
             )
             if row.job_id is not None:
                 self._told.pop(row.schedule, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -80,3 +82,23 @@ def test_options_of_all_commands_may_come_last(words: list[str]) -> None:
     flags = vars(parser.parse_args(["--settings", "shop.settings", "--no-color", *words]))
     assert (flags["settings"], flags["no_color"]) == ("shop.settings", True)
     assert (flags["verbosity"], flags["pythonpath"], flags["traceback"]) == (1, None, False)
+
+
+def parsers_of(parser: Any) -> Iterator[Any]:
+    """Yield the parser of each action, and of each verb."""
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            yield from action.choices.values()
+            for each in action.choices.values():
+                yield from parsers_of(each)
+
+
+def test_the_help_of_each_action_says_what_it_does() -> None:
+    command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    silent = [
+        f"{parser.prog} {action.dest}: {action.help}"
+        for parser in parsers_of(command)
+        for action in parser._actions
+        if not parser.description or not (action.help or action.choices)
+    ]
+    assert silent == []

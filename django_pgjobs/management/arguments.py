@@ -14,6 +14,7 @@ from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
 from django_pgjobs.values.bounds import MAX_INTEGER, MAX_QUEUE_NAME_BYTES
+from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import EARLIEST, LATEST, fits_column
 
@@ -47,6 +48,19 @@ class ActionParser(CommandParser):
         super().__init__(**options)
         for flags, kind in COMMON.items():
             self.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **kind)
+
+
+def add_action(actions: Any, name: str, *, help: str, **options: Any) -> Any:
+    """Return a new parser below *actions*, whose own help begins with the line of the list."""
+    return actions.add_parser(name, help=help, **{"description": help} | options)
+
+
+def job_id(text: str) -> int:
+    """Return the id of a job or of a batch."""
+    found = parse_job_id(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected an id, a number, got {text!r}.")
+    return found
 
 
 def whole_number(text: str, most: int = MAX_INTEGER) -> int:

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
 from django_pgjobs.exceptions import JobError, UnknownTask
-from django_pgjobs.management.arguments import span
+from django_pgjobs.management.arguments import add_action, span
 from django_pgjobs.management.printing import Write
 
 DESCRIPTION = """
@@ -22,7 +22,9 @@ crontab: manage.py jobs enqueue shop.tasks.report --args '["week"]'
 
 def add_enqueue(actions: Any) -> None:
     """Add the action to those of `jobs`."""
-    parser = actions.add_parser("enqueue", help="Enqueue a job of a task.", description=DESCRIPTION)
+    parser = add_action(
+        actions, "enqueue", help="Enqueue a job of a task.", description=DESCRIPTION
+    )
     parser.add_argument("task", metavar="TASK", help="Its path: shop.tasks.push_product.")
     parser.add_argument(
         "--args",

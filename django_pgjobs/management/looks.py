@@ -1,4 +1,7 @@
-"""`manage.py jobs list`, `stuck` and `stack`: which jobs there are, which look stuck, and where."""
+"""`manage.py jobs list`, `stuck` and `stack`: which jobs there are, which look stuck, and where.
+
+Also what `explain`, `show` and `workflows` take, which change nothing either.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from django.utils import translation
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
+from django_pgjobs.management.arguments import add_action, count, job_id
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import duration
 
 # Between two looks for the answer of a worker.
@@ -23,6 +28,47 @@ LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "
 # What else tells the detail of a status.
 DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
+
+
+def add_looks(actions: Any) -> None:
+    """Add the actions that change nothing to those of `jobs`."""
+    why = add_action(actions, "explain", help="Say why a job is not running, or what it does.")
+    why.add_argument("id", type=job_id, help="The id of a job.")
+    show = add_action(actions, "show", help="Print everything that is stored of a job.")
+    show.add_argument("id", type=job_id, help="The id of a job.")
+    listing = add_action(
+        actions, "list", help="List unfinished jobs, or those of one status, newest first."
+    )
+    listing.add_argument(
+        "--status", choices=JobStatus.values, help="Default: ready and running ones."
+    )
+    listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
+    listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
+    listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+    trees = add_action(
+        actions,
+        "workflows",
+        help="List workflows, newest first, or print one with what it waits for.",
+    )
+    trees.add_argument(
+        "id", type=job_id, nargs="?", metavar="batch", help="The id of a batch: print its tree."
+    )
+    trees.add_argument("--open", action="store_true", help="Only those that are not complete.")
+    trees.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+    stuck = add_action(
+        actions,
+        "stuck",
+        help="List running jobs that take far longer than usual, or stand still.",
+    )
+    stuck.add_argument(
+        "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."
+    )
+    where = add_action(
+        actions, "stack", help="Show where a running job is: its stack, from its worker."
+    )
+    where.add_argument("id", type=job_id, help="The id of a job.")
+    for parser in (why, listing, trees, stuck):
+        parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
 
 def list_jobs(

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
-from django_pgjobs.management.arguments import end_instant, instant, whole_number
+from django_pgjobs.management.arguments import add_action, end_instant, instant, whole_number
 from django_pgjobs.management.enqueueing import read_arguments
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
@@ -28,11 +28,11 @@ HEADS = ("name", "state", "when", "next", "last", "runs")
 
 def add_schedules(actions: Any) -> None:
     """Add the action to those of `jobs`."""
-    parser = actions.add_parser("schedules", help="Look at schedules, run, pause and skip them.")
+    parser = add_action(actions, "schedules", help="Look at schedules, run, pause and skip them.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    listing = verbs.add_parser("list", help="List all schedules.")
+    listing = add_action(verbs, "list", help="List all schedules.")
     listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    following = verbs.add_parser("next", help="Print when schedules are due next.")
+    following = add_action(verbs, "next", help="Print when schedules are due next.")
     following.add_argument("name", nargs="?", help="Only this one (default: all).")
     following.add_argument(
         "--count",
@@ -44,26 +44,26 @@ def add_schedules(actions: Any) -> None:
     following.add_argument(
         "--after", type=instant, metavar="TIME", help="After 2026-03-28T00:00 (default: now)."
     )
-    run = verbs.add_parser("run", help="Enqueue a job of a schedule now.")
+    run = add_action(verbs, "run", help="Enqueue a job of a schedule now.")
     run.add_argument(
         "--args",
         metavar="JSON",
         dest="arguments",
         help="Other arguments for this job: a list, or an object.",
     )
-    pause = verbs.add_parser("pause", help="Pause a schedule: it enqueues nothing.")
-    resume = verbs.add_parser("resume", help="End the pause of a schedule.")
-    skip = verbs.add_parser("skip", help="Skip the next occurrence.")
-    unskip = verbs.add_parser("unskip", help="Undo the skips of occurrences still to come.")
-    filling = verbs.add_parser("backfill", help="Enqueue past occurrences that have no job.")
+    pause = add_action(verbs, "pause", help="Pause a schedule: it enqueues nothing.")
+    resume = add_action(verbs, "resume", help="End the pause of a schedule.")
+    skip = add_action(verbs, "skip", help="Skip the next occurrence.")
+    unskip = add_action(verbs, "unskip", help="Undo the skips of occurrences still to come.")
+    filling = add_action(verbs, "backfill", help="Enqueue past occurrences that have no job.")
     for each in (run, pause, resume, skip, unskip, filling):
-        each.add_argument("name")
+        each.add_argument("name", help="The name of the schedule.")
     for each in (run, pause, skip, filling):
         each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
     pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
     _add_range(filling)
-    taking = verbs.add_parser("import", help="Import the schedules of another scheduler.")
-    taking.add_argument("source", choices=sorted(SOURCES))
+    taking = add_action(verbs, "import", help="Import the schedules of another scheduler.")
+    taking.add_argument("source", choices=sorted(SOURCES), help="Its app is still installed.")
     taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
-from django_pgjobs.management.arguments import span, whole_number
+from django_pgjobs.management.arguments import add_action, span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.spelling import doubts
 from django_pgjobs.models import Token
@@ -49,7 +49,8 @@ new one.
 def add_tokens(actions: Any) -> None:
     """Add the action to those of `jobs`."""
     form = argparse.RawDescriptionHelpFormatter
-    parser = actions.add_parser(
+    parser = add_action(
+        actions,
         "tokens",
         help="Make, list, rotate and revoke tokens of the HTTP API.",
         description=DESCRIPTION,
@@ -57,19 +58,25 @@ def add_tokens(actions: Any) -> None:
         formatter_class=form,
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    create = verbs.add_parser(
-        "create", help="Make a token, and print its secret.", epilog=EPILOG, formatter_class=form
+    create = add_action(
+        verbs,
+        "create",
+        help="Make a token, and print its secret.",
+        epilog=EPILOG,
+        formatter_class=form,
     )
     _add_scope(create)
-    listing = verbs.add_parser("list", help="List the valid tokens.")
+    listing = add_action(verbs, "list", help="List the valid tokens.")
     listing.add_argument("--all", action="store_true", help="Also those that have ended.")
     listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    revoke = verbs.add_parser("revoke", help="End tokens.")
-    revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id")
-    rotate = verbs.add_parser(
-        "rotate", help="Replace a token: print the secret of a new one, and let the old one expire."
+    revoke = add_action(verbs, "revoke", help="End tokens.")
+    revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id", help="As list prints.")
+    rotate = add_action(
+        verbs,
+        "rotate",
+        help="Replace a token: print the secret of a new one, and let the old one expire.",
     )
-    rotate.add_argument("id", type=whole_number)
+    rotate.add_argument("id", type=whole_number, help="As list prints it.")
     rotate.add_argument(
         "--keep",
         type=span,

@@ -24,7 +24,14 @@ from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
-from django_pgjobs.management.arguments import ActionParser, count, end_in_words, instant, span
+from django_pgjobs.management.arguments import (
+    ActionParser,
+    add_action,
+    end_in_words,
+    instant,
+    job_id,
+    span,
+)
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, while_somebody_reads
 from django_pgjobs.management.spelling import doubts
@@ -32,7 +39,6 @@ from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
-from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.words import IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
 
@@ -67,14 +73,6 @@ or is not migrated.
 """
 
 
-def job_id(text: str) -> int:
-    """Return the id of a job or of a batch."""
-    found = parse_job_id(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected an id, a number, got {text!r}.")
-    return found
-
-
 def database_role(text: str) -> str:
     """Return the name of a role; the word for everybody is none."""
     if not text.strip() or text.lower() == "public":
@@ -97,10 +95,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, parser_class=ActionParser)
-        self._add_looks(actions)
+        looks.add_looks(actions)
         self._add_changes(actions)
-        pause = actions.add_parser(
-            "pause", help="Let no worker start jobs of a queue, task or key."
+        pause = add_action(
+            actions, "pause", help="Let no worker start jobs of a queue, task or key."
         )
         self._add_target(pause)
         pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
@@ -115,7 +113,7 @@ class Command(BaseCommand):
             metavar="TIME",
             help="Resume by itself at 2026-12-24T18:00, in the TIME_ZONE of the settings.",
         )
-        resume = actions.add_parser("resume", help="End a pause.")
+        resume = add_action(actions, "resume", help="End a pause.")
         self._add_target(resume)
         self._add_prune(actions)
         self._add_grants(actions)
@@ -123,51 +121,19 @@ class Command(BaseCommand):
         enqueueing.add_enqueue(actions)
         tokens.add_tokens(actions)
 
-    def _add_looks(self, actions: Any) -> None:
-        why = actions.add_parser("explain", help="Say why a job is not running, or what it does.")
-        why.add_argument("id", type=job_id)
-        show = actions.add_parser("show", help="Print everything that is stored of a job.")
-        show.add_argument("id", type=job_id)
-        listing = actions.add_parser(
-            "list", help="List jobs that are ready or running, or of one status, newest first."
-        )
-        listing.add_argument(
-            "--status", choices=JobStatus.values, help="Default: ready and running ones."
-        )
-        listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
-        listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
-        listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-        trees = actions.add_parser(
-            "workflows", help="List workflows, newest first, or print one with what it waits for."
-        )
-        trees.add_argument(
-            "id", type=job_id, nargs="?", metavar="batch", help="The id of a batch: print its tree."
-        )
-        trees.add_argument("--open", action="store_true", help="Only those that are not complete.")
-        trees.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-        stuck = actions.add_parser(
-            "stuck", help="List running jobs that take far longer than usual, or stand still."
-        )
-        stuck.add_argument(
-            "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."
-        )
-        where = actions.add_parser(
-            "stack", help="Show where a running job is: its stack, from its worker."
-        )
-        where.add_argument("id", type=job_id)
-        for parser in (why, listing, trees, stuck):
-            parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-
     def _add_changes(self, actions: Any) -> None:
-        cancel = actions.add_parser(
-            "cancel", help="Cancel jobs that wait; ask those that run to end."
+        cancel = add_action(
+            actions, "cancel", help="Cancel jobs that wait; ask those that run to end."
         )
-        requeue = actions.add_parser("requeue", help="Give finished jobs new attempts.")
+        requeue = add_action(actions, "requeue", help="Give finished jobs new attempts.")
         for parser in (cancel, requeue):
-            parser.add_argument("ids", type=job_id, nargs="+", metavar="id")
+            parser.add_argument(
+                "ids", type=job_id, nargs="+", metavar="id", help="The ids of jobs."
+            )
 
     def _add_prune(self, actions: Any) -> None:
-        pruning = actions.add_parser(
+        pruning = add_action(
+            actions,
             "prune",
             help="Delete finished jobs that are older than their retention.",
             description=prune.DESCRIPTION,
@@ -187,7 +153,8 @@ class Command(BaseCommand):
             )
 
     def _add_grants(self, actions: Any) -> None:
-        grants = actions.add_parser(
+        grants = add_action(
+            actions,
             "grants",
             help="Print the SQL that gives database roles the rights they need.",
             description="Prints GRANT statements for the tables, sequences and functions that are"

@@ -245,6 +245,21 @@ def test_gaps_are_never_negative(admin_client: Client) -> None:
     assert gaps.count('<span class="pgjobs-gap">0 ms</span>') == 2
 
 
+@pytest.mark.parametrize("since", ["ready_at", "run_after"])
+def test_what_was_requeued_or_due_later_has_not_waited_since_its_enqueue(
+    admin_client: Client, since: str
+) -> None:
+    begin = sql.SQL("now() - interval '2 s'")
+    job_id = make_job(
+        status="successful", attempts=1, enqueued_at=sql.SQL("now() - interval '1 day'"),
+        started_at=begin, last_attempted_at=begin, finished_at=sql.SQL("now()"),
+        **{since: sql.SQL("now() - interval '5 s'")},
+    )  # fmt: skip
+    line = job_page(admin_client, job_id).split('<ol class="pgjobs-timeline">')[1].split("</ol>")[0]
+    assert "Ready" in line.split("Enqueued")[1].split("Started")[0]
+    assert '<span class="pgjobs-gap">3.0 s</span>' in line
+
+
 def test_a_task_that_nobody_declares_is_marked(admin_client: Client) -> None:
     discover_tasks_once()
     badge = "task not found in this deployment"

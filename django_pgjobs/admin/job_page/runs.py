@@ -39,6 +39,7 @@ def timeline(job: Job) -> list[Moment]:
         (_("Enqueued"), job.enqueued_at),
         # A due time after an attempt is that of the next one.
         (_("Due"), None if job.attempts else due),
+        (_("Ready"), _ready_before_start(job)),
         (_("Started"), job.started_at),
         (
             _("Attempt %(number)s") % {"number": job.attempts},
@@ -55,6 +56,13 @@ def timeline(job: Job) -> list[Moment]:
             gap = max(0.0, (at - found[-1].at).total_seconds()) if found else None
             found.append(Moment(label, at, gap))
     return found
+
+
+def _ready_before_start(job: Job) -> datetime | None:
+    """Return since when a job that began could run, if that was later than its enqueue."""
+    since = job.waiting_since
+    is_between = job.started_at is not None and job.enqueued_at < since <= job.started_at
+    return since if is_between else None
 
 
 def lately(runs: Sequence[PastRun]) -> Lately:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -348,3 +348,18 @@ def test_the_form_of_a_new_pause_shows_nothing_that_it_does_not_have_yet(
     pause(key="shop:*")
     changing = reverse("admin:pgjobs_pause_change", args=[Pause.objects.get().pk])
     assert "Paused at" in admin_client.get(changing).content.decode()
+
+
+def test_a_pause_that_would_be_over_is_refused(admin_client: Client) -> None:
+    over = {"kind": "queue", "name": "mail", "resume_at_0": "2020-01-01", "resume_at_1": "00:00"}
+    answer = admin_client.post(reverse("admin:pgjobs_pause_add"), over)
+    assert "Expected a time in the future." in answer.content.decode()
+    assert not Pause.objects.exists()
+    # One that has ended meanwhile may be described.
+    row = Pause.objects.create(
+        kind="queue", name="mail", resume_at=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    changing = reverse("admin:pgjobs_pause_change", args=[row.pk])
+    text = {"reason": "PDF bug", "resume_at_0": "2020-01-01", "resume_at_1": "05:45:00"}
+    admin_client.post(changing, over | text)
+    assert Pause.objects.get().reason == "PDF bug"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django import forms
@@ -42,6 +42,13 @@ def one_line(max_bytes: int | None) -> Callable[[str], None]:
             raise ValidationError(text % max_bytes)
 
     return check
+
+
+def to_come(end: datetime | None) -> datetime | None:
+    """Return the end of a pause; raise ValidationError if it is over."""
+    if end is not None and end <= timezone.now():
+        raise ValidationError(_("Expected a time in the future."))
+    return end
 
 
 class LineField(forms.CharField):
@@ -91,10 +98,7 @@ class PauseForm(forms.Form):
 
     def clean_until(self) -> Any:
         """Refuse an end that is over."""
-        until = self.cleaned_data["until"]
-        if until is not None and until <= timezone.now():
-            raise ValidationError(_("Expected a time in the future."))
-        return until
+        return to_come(self.cleaned_data["until"])
 
     def clean(self) -> dict[str, Any]:
         """Refuse patterns where there are none."""
@@ -133,6 +137,11 @@ class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
                 "{} {}", Pause._meta.get_field("resume_at").help_text, CURRENT_ZONE
             )
         }
+
+    def clean_resume_at(self) -> Any:
+        """Refuse an end that is over, unless it was there."""
+        end = self.cleaned_data["resume_at"]
+        return to_come(end) if "resume_at" in self.changed_data else end
 
     def clean(self) -> dict[str, Any]:
         """Refuse patterns where there are none."""

@@ -164,7 +164,7 @@ class TestTheRows:
         reasons = {reason.code: reason.text for reason in explain(job.id).reasons}
         assert list(reasons) == ["running", "runs_long"]
         assert reasons["runs_long"] == (
-            "It has run for 2 h 0 min; jobs of its task usually take 2.0 s to 4.1 s."
+            "It has run for 2 h; jobs of its task usually take 2.0 s to 4.1 s."
         )
 
     def test_a_job_whose_progress_stands_still_is_explained(self) -> None:
@@ -172,7 +172,7 @@ class TestTheRows:
         progress = {"done": 1, "changed_at": changed_at, "longest_pause": 2.5}
         job = make_running_job(last_attempted_at=ago(7_200), progress=progress)
         [text] = [each.text for each in explain(job.id).reasons if each.code == "stands_still"]
-        assert text == "Its progress has stood still for 1 h 0 min."
+        assert text == "Its progress has stood still for 1 h."
 
     def test_the_command_does_not_fail_without_any(self) -> None:
         call_command("jobs", "stuck", "--fail", stdout=StringIO())

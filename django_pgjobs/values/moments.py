@@ -66,7 +66,7 @@ def given_in_words(given: object) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in at most two units, for a page: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h.
+    """Return a length of time in at most two units, for a page: 42 ms, 3.8 s, 4 min 10 s, 7 d.
 
     A dash for None, and to or from a time that is infinite, which JSON brings as a text.
     """
@@ -79,18 +79,23 @@ def duration(seconds: float | None) -> str:
     if round(seconds, 1) < MINUTE:
         return pgettext("length of time", "%s s") % formats.number_format(round(seconds, 1))
     if seconds >= DAY:
-        return _two_units(seconds, DAY, HOUR, pgettext("length of time", "%(large)s d %(small)s h"))
+        alone = pgettext("length of time", "%s d")
+        both = pgettext("length of time", "%(large)s d %(small)s h")
+        return _two_units(seconds, DAY, HOUR, alone, both)
     if seconds >= HOUR:
-        text = pgettext("length of time", "%(large)s h %(small)s min")
-        return _two_units(seconds, HOUR, MINUTE, text)
-    text = pgettext("length of time", "%(large)s min %(small)s s")
-    return _two_units(seconds, MINUTE, 1, text)
+        alone = pgettext("length of time", "%s h")
+        both = pgettext("length of time", "%(large)s h %(small)s min")
+        return _two_units(seconds, HOUR, MINUTE, alone, both)
+    alone = pgettext("length of time", "%s min")
+    both = pgettext("length of time", "%(large)s min %(small)s s")
+    return _two_units(seconds, MINUTE, 1, alone, both)
 
 
-def _two_units(seconds: float, size: int, smaller: int, text: str) -> str:
+def _two_units(seconds: float, size: int, smaller: int, alone: str, both: str) -> str:
     # A length that rounds to one of the unit may be a part of a second shorter.
     large, rest = divmod(int(max(seconds, size)), size)
-    return text % {"large": formats.number_format(large), "small": rest // smaller}
+    number, small = formats.number_format(large), rest // smaller
+    return both % {"large": number, "small": small} if small else alone % number
 
 
 def logged_duration(seconds: float) -> str:

@@ -289,7 +289,7 @@ def test_a_row_says_what_a_job_is(admin_client: Client) -> None:
         "+5",
         "3/5",
         "priority 7",
-        "1 h 0 min ago",
+        "1 h ago",
         "waited 800 ms · ran 3.8 s",
         "✕",
     ):

@@ -10,6 +10,7 @@ import django
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import is_own, list_broken_modules, list_task_paths
+from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.management.spelling import declared_queues, doubt_of_queue
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
@@ -68,6 +69,11 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
         yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
         yield doubt_of_queue(name)
+    for name in sorted(set(options.queues or ()) & set(remote_queues())):
+        yield (
+            f"all tasks of the queue {name!r} are remote: workers over HTTP run them, this one "
+            "does not."
+        )
     if OWN_QUEUE in options.excluded_queues:
         yield (
             f"--exclude-queues leaves out {OWN_QUEUE!r}, the queue of bulk changes: they wait "

@@ -9,11 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
+from django_pgjobs.management import banner
+from django_pgjobs.queries.server import Server
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import ROOT, WorkerProcess, database_url
 from tests.process.support import fetch_rows
 from tests.servers import PrivateCluster, free_port
+from tests.worker.support import make_options
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 
@@ -62,6 +65,16 @@ def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
     assert warnings_of(worker) == [
         "WARNING no task and no waiting job uses the queue 'malle'. Is it spelt right?"
     ]
+
+
+def test_a_queue_of_remote_tasks_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs would wait beside an idle worker that serves the queue."""
+    monkeypatch.setattr(banner, "remote_queues", lambda: ["labels"])
+    server = Server("18.1", "shop", True, ["labels"], 100)
+    assert list(banner.warnings_of(make_options(queues=("labels", "pgjobs")), server, 1)) == [
+        "all tasks of the queue 'labels' are remote: workers over HTTP run them, this one does not."
+    ]
+    assert list(banner.warnings_of(make_options(), server, 1)) == []
 
 
 @pytest.mark.usefixtures("limits_of_all_tasks")

@@ -293,6 +293,7 @@ OTHERS: dict[str, Callable[[], object]] = {
     "row": lambda: Effect(pk=5),
     "task": lambda: add,
     "queryset": Job.objects.none,
+    "list": lambda: [4711, 4712],
 }
 
 
@@ -302,6 +303,7 @@ def test_what_is_no_job_is_not_taken_for_one(kind: str, function: Callable[..., 
     """Though it has an id: that of another row."""
     said = bad(function, OTHERS[kind]())
     assert said.startswith("expected a job, its id or its TaskResult, got ")
+    assert said.endswith(" Give one job at a time.") == (kind in ("queryset", "list"))
     assert len(said) < 250
 
 

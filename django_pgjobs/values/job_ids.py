@@ -32,6 +32,8 @@ def no_job(given: object, table: str = JOBS) -> ValueError:
     said = f"expected a job, its id or its TaskResult, got {shorten(repr(given))}."
     if table == BATCHES:
         said += " A batch has methods of its own, such as cancel(), retry() and then()."
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        said += " Give one job at a time."
     return ValueError(said)
 
 

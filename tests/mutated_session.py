@@ -30,6 +30,13 @@ SESSION_CARE = (
         ),
     ),
     (
+        "pooled connection that is given back",
+        f"{WORKER}running/housekeeping.py",
+        "        # It may have fewer connections than there are threads.\n        connection.close()",
+        "        pass",
+        ("tests/worker/test_pooled.py",),
+    ),
+    (
         "session of a job that the server refused",
         f"{WORKER}running/housekeeping.py",
         "        usage.is_stale\n        or raw.closed",

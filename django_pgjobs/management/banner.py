@@ -12,7 +12,7 @@ from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import is_own, list_broken_modules, list_task_paths
 from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.management.spelling import declared_queues, doubt_of_queue
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, pool_size
 from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -79,7 +79,15 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
             f"--exclude-queues leaves out {OWN_QUEUE!r}, the queue of bulk changes: they wait "
             "until another worker serves it."
         )
-    each = options.count_connections(job_database())
+    database = job_database()
+    size, wanted = pool_size(database), options.concurrency + 1
+    if size is not None and size < wanted:
+        yield (
+            f"jobs may use {wanted} connections at a time ({options.concurrency} threads, and one "
+            f"for async jobs), and the pool of the database {database!r} has {size}: jobs that get "
+            "none for its timeout fail. Raise its max_size, or lower --concurrency."
+        )
+    each = options.count_connections(database)
     if server.is_direct and server.free < processes * each:
         yield (
             f"this command opens up to {processes * each} connections ({processes} x {each}), and "

@@ -55,6 +55,18 @@ def _refuse_other_vendor(alias: str) -> None:
         raise ImproperlyConfigured(" ".join(problem))
 
 
+def pool_size(alias: str) -> int | None:
+    """Return how many connections Django pools for a database of PostgreSQL, None if it does not.
+
+    The numbers that psycopg_pool takes where the project gives none.
+    """
+    given = connections[alias].settings_dict["OPTIONS"].get("pool")
+    if not given:
+        return None
+    sizes = {} if given is True else given
+    return int(sizes.get("max_size") or sizes.get("min_size", 4))
+
+
 def is_of_test_case(block: object) -> bool:
     """Is an `atomic()` block that of a TestCase, whose rows no other connection sees?"""
     return getattr(block, "_from_testcase", False)

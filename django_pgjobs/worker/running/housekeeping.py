@@ -48,14 +48,17 @@ def drop_dead_connections() -> None:
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
-        poll = select.poll()
-        try:
-            poll.register(raw.fileno(), select.POLLIN)
-            is_dead = bool(poll.poll(0))
-        except psycopg.Error:
-            is_dead = True
-        if is_dead:
+        if _is_dead(raw):
             _close(connection)
+
+
+def _is_dead(raw: Any) -> bool:
+    poll = select.poll()
+    try:
+        poll.register(raw.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except psycopg.Error:
+        return True
 
 
 def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
@@ -102,10 +105,17 @@ def _clean_session(connection: Any, *, resets: bool) -> None:
     if usage.is_used and resets:
         _reset(connection)
     usage.is_used = False
+    if connection.pool:
+        # It may have fewer connections than there are threads.
+        connection.close()
 
 
 def _watch(connection: Any, **kwargs: Any) -> None:
     if connection.vendor != "postgresql":
+        return
+    if connection.pool and _is_dead(connection.connection):  # the server ended it meanwhile
+        _close(connection)
+        connection.connect()  # comes back here
         return
     raw = connection.connection
     if is_watched(raw) and usage_of(raw).is_used:  # a job has given it back to a pool like that

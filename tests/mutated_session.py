@@ -32,8 +32,8 @@ SESSION_CARE = (
     (
         "pooled connection that is given back",
         f"{WORKER}running/housekeeping.py",
-        "        # It may have fewer connections than there are threads.\n        connection.close()",
-        "        pass",
+        "than there are threads.\n        connection.close()",
+        "than there are threads.\n        pass",
         ("tests/worker/test_pooled.py",),
     ),
     (

@@ -120,6 +120,8 @@ CREATE TABLE pgjobs_batch_change (
     reopens              boolean    NOT NULL DEFAULT FALSE
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX pgjobs_batch_change_batch ON pgjobs_batch_change (batch_id);
+-- It has no key: where the project publishes the table, the whole row tells which one is deleted.
+ALTER TABLE pgjobs_batch_change REPLICA IDENTITY FULL;
 
 -- The dedupe keys of jobs of a batch: as long as it is there each is given once.
 CREATE TABLE pgjobs_batch_key (

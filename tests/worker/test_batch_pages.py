@@ -17,6 +17,19 @@ KEPT = 10_000
 JOBS = 2_000
 
 
+@pytest.mark.parametrize("tables", ["pgjobs_batch, pgjobs_batch_page", "pgjobs_batch"])
+def test_what_belongs_to_batches_is_truncated_with_them(tables: str) -> None:
+    """Also where the statement names some of it, as one that empties all tables does."""
+    flow = open_batch(1)
+    execute(
+        "INSERT INTO pgjobs_batch_key (batch_id, dedupe_key, job_id) VALUES (%s, 'x', 1)", flow.pk
+    )
+    execute("INSERT INTO pgjobs_batch_page (batch_id, source_id) VALUES (%s, 1)", flow.pk)
+    execute(f"TRUNCATE {tables}")
+    for table in ("batch_change", "batch_edge", "batch_key", "batch_page"):
+        assert execute(f"SELECT count(*) FROM pgjobs_{table}") == [(0,)]
+
+
 @pytest.mark.parametrize("known", [*KNOWN, "all"])
 def test_what_a_cancelled_batch_keeps_is_not_read(known: str) -> None:
     """Each of its rows would be, each second and whenever a job of the batch ends."""

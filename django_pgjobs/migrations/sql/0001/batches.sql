@@ -156,9 +156,17 @@ DECLARE
     ids bigint[];
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        TRUNCATE
-            home.pgjobs_batch_edge, home.pgjobs_batch_change, home.pgjobs_batch_key,
-            home.pgjobs_batch_page;
+        BEGIN
+            TRUNCATE
+                home.pgjobs_batch_edge, home.pgjobs_batch_change, home.pgjobs_batch_key,
+                home.pgjobs_batch_page;
+        EXCEPTION WHEN object_in_use THEN
+            -- The statement names some of them itself, and has them still.
+            DELETE FROM home.pgjobs_batch_edge;
+            DELETE FROM home.pgjobs_batch_change;
+            DELETE FROM home.pgjobs_batch_key;
+            DELETE FROM home.pgjobs_batch_page;
+        END;
         RETURN NULL;
     END IF;
     ids := ARRAY(SELECT gone.id FROM gone);

@@ -24,6 +24,13 @@ STATEMENTS = (
         ("tests/races/test_moved_rows.py",),
     ),
     (
+        "dependency that is loaded before its job",
+        "django_pgjobs/migrations/sql/0001/recheck.sql",
+        "WHERE job.id = NEW.job_id",
+        "WHERE job.id = NEW.job_id\n        ) AND FALSE AND EXISTS (SELECT",
+        ("tests/worker/test_loaded_dump.py",),
+    ),
+    (
         "savepoint of a change that is crossed",
         "django_pgjobs/queries/crossing.py",
         "with transaction.atomic(using=cursor.db.alias):",

@@ -22,9 +22,12 @@ BEGIN
         EXCEPTION WHEN serialization_failure THEN
             EXIT WHEN current_setting('transaction_isolation') <> 'read committed';
         END;
-        -- Resolved with another dependency of this transaction, it is gone.
+        -- Resolved with another dependency of this transaction, it is gone. While a dump is loaded,
+        -- the tables of jobs may be empty yet.
         EXIT WHEN NOT EXISTS (
             SELECT FROM home.pgjobs_dependency AS edge WHERE edge.id = NEW.id
+        ) OR NOT EXISTS (
+            SELECT FROM home.pgjobs_job_live AS job WHERE job.id = NEW.job_id
         );
         IF NOT EXISTS (
             SELECT FROM home.pgjobs_job_live AS job WHERE job.id = NEW.predecessor_id

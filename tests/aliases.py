@@ -26,11 +26,12 @@ def extra_alias(name: str, **changes: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def extra_database(name: str, **changes: Any) -> Iterator[str]:
+def extra_database(name: str, *, encoding: str = "UTF8", **changes: Any) -> Iterator[str]:
     """Create an empty database and an alias of the same *name* for it; drop both at the end."""
     database = sql.Identifier(f"{connections.settings['default']['NAME']}_{name}")
     with connect() as server:
-        server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'")
+        server.execute(create.format(database, sql.Literal(encoding)))
         try:
             with extra_alias(name, NAME=database._obj[0], **changes):
                 yield name

@@ -37,6 +37,13 @@ SESSION_CARE = (
         ("tests/worker/test_pooled.py",),
     ),
     (
+        "error in the encoding of the database",
+        f"{WORKER}claiming/refused.py",
+        "if is_untranslatable(error)",
+        "if False",
+        ("tests/worker/test_other_encodings.py",),
+    ),
+    (
         "session of a job that the server refused",
         f"{WORKER}running/housekeeping.py",
         "        usage.is_stale\n        or raw.closed",

@@ -98,6 +98,11 @@ def is_too_large(error: psycopg.Error) -> bool:
     return error.diag.constraint_name == "pgjobs_payload_is_at_most_1_mib"
 
 
+def is_untranslatable(error: psycopg.Error) -> bool:
+    """Does the encoding of the database lack a character?"""
+    return isinstance(error, psycopg.errors.UntranslatableCharacter)
+
+
 def is_undone(error: psycopg.Error) -> bool:
     """Has the server said that a statement failed? Else, without an answer, it may be done."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error

@@ -14,12 +14,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import psycopg
 
 from django_pgjobs.exceptions import PayloadError
-from django_pgjobs.queries.errors import is_too_large
+from django_pgjobs.queries.errors import is_too_large, is_untranslatable
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -132,9 +133,12 @@ class RefusedOutcomes:
 def plain_failure(entry: Entry, error: psycopg.Error) -> Entry | None:
     """Return what is to be written instead of an outcome that the server refuses.
 
-    None for a job that was only to be given back before it had begun: it has not failed.
+    None for a job that was only to be given back before it had begun: it has not failed. One whose
+    words the database cannot hold, because its encoding is not UTF-8, says them in ASCII.
     """
     attempt, outcome = entry
+    if is_untranslatable(error) and (outcome.error or outcome.note):
+        return attempt, _in_ascii(outcome)
     if outcome.kind is Kind.RELEASE and not attempt.started_at:
         return None
     said = UNWRITABLE
@@ -148,3 +152,14 @@ def plain_failure(entry: Entry, error: psycopg.Error) -> Entry | None:
         ended_at=outcome.ended_at,
         replaced=outcome,
     )
+
+
+def _in_ascii(outcome: Outcome) -> Outcome:
+    def escaped(text: str) -> str:
+        return text.encode("ascii", "backslashreplace").decode()
+
+    error = outcome.error
+    if error:
+        entry = {k: escaped(v) if isinstance(v, str) else v for k, v in json.loads(error).items()}
+        error = json.dumps(entry)
+    return replace(outcome, error=error, note=escaped(outcome.note), replaced=outcome)

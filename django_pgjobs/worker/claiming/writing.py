@@ -203,7 +203,7 @@ class Writing:
         self._answered.add(entry[0])
 
     def _write_plain(self, plain: Entry, entry: Entry, error: psycopg.Error) -> None:
-        """Let a job fail with a plain text, because the server has just refused its outcome.
+        """Let a job end with a plain text, because the server has just refused its outcome.
 
         Later it might take that again: what was wrong for a moment is to fail no job.
         """
@@ -219,8 +219,8 @@ class Writing:
                 self._completer.put_aside(entry)
         else:
             if not self._completer.keeps(entry[0]):
-                message = "the server refuses its outcome; it fails: %s"
-                logger.of(entry[0]).warning(message, str(error).strip())
+                message = "the server refuses its outcome; %s is stored instead: %s"
+                logger.of(entry[0]).warning(message, plain[1].kind, str(error).strip())
 
     def _careful_part(
         self, batch: Sequence[Entry], *, on_refused: Callable[[psycopg.Error], None] = give_up

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -24,7 +27,7 @@ from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs
-from tests.helpers import connect, wait_until
+from tests.helpers import WAIT_SECONDS, connect, wait_until
 from tests.models import Effect
 from tests.test_dependencies import enqueue_after
 from tests.worker.refusing import ENDS, allow, refuse_instead
@@ -48,6 +51,26 @@ def try_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
 def try_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let refused outcomes be tried again soon, and often."""
     monkeypatch.setattr(refused, "PAUSES", (0.01, NEVER))
+
+
+@contextmanager
+def between_tries(worker: ThreadedWorker, job_id: int) -> Iterator[None]:
+    """Keep a job's row from before the block until a try to write its outcome has ended.
+
+    Else one that began before, and was refused, would write a failure after the block.
+    """
+    outcomes, has_tried = worker.runner.completer.refused, threading.Event()
+    note_tried = outcomes.note_tried
+
+    def noted(*args: Any) -> None:
+        note_tried(*args)
+        has_tried.set()
+
+    with connect(autocommit=False) as holder:
+        holder.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job_id])
+        with mock.patch.object(outcomes, "note_tried", noted):
+            yield
+            assert has_tried.wait(WAIT_SECONDS)
 
 
 def test_a_worker_that_ends_writes_them_if_the_server_takes_them_by_then(
@@ -160,9 +183,7 @@ def test_what_waits_for_such_a_job_goes_on_once_its_outcome_is_written(
     dependant = enqueue_after(first)
     worker = start_thread(poll_interval=NEVER)
     wait_until_kept(worker, 1)
-    # So that no try begins before the change and ends, as a failure, behind it.
-    with connect(autocommit=False) as other:
-        other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [first])
+    with between_tries(worker, first):
         refuse_instead("FALSE")
     wait_until(lambda: count_jobs(status="successful") == 3)
     assert get_job(second).started_at > get_job(first).finished_at
@@ -184,9 +205,7 @@ def test_a_job_that_waits_and_is_refused_keeps_no_outcome_from_being_written(
     worker = start_thread()
     if kept:
         wait_until_kept(worker, 1)
-        # So that no try begins before the change and ends, as a failure, behind it.
-        with connect(autocommit=False) as other:
-            other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [first])
+        with between_tries(worker, first):
             refuse_instead(f"NEW.id = {dependant}")
     wait_until(lambda: get_job(first).finished_at is not None)
     assert get_job(first).status == ("successful" if kept else "failed")

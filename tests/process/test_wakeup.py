@@ -99,15 +99,19 @@ def test_a_job_that_nobody_announced_is_found_by_polling(
     wait_until(lambda: fetch_rows("SELECT FROM pgjobs_job WHERE status = 'successful'"))
 
 
+def cut_off_upkeep() -> None:
+    """End the connection of the upkeep; there may be another one already."""
+    ended = backends_of("upkeep")
+    terminate(ended)
+    wait_until(lambda: set(ended).isdisjoint(backends_of("upkeep")))
+
+
 def test_a_worker_whose_upkeep_was_cut_off_is_woken_again(start: Start) -> None:
     """S2.33."""
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):
-        ended = backends_of("upkeep")
-        terminate(ended)
-        # It may be back already.
-        wait_until(lambda: not set(ended).intersection(backends_of("upkeep")))
+        cut_off_upkeep()
         # Enqueued while nobody is listening: found by polling or the look after the reconnect.
         wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
         wait_until(lambda: backends_of("upkeep"), message=worker.output)

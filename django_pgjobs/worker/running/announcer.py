@@ -21,7 +21,8 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# So many ends wait to be announced at most, beside those of the jobs that are claimed already.
+# So many ends wait to be announced when a worker claims no more. A web process, whose workers claim
+# by themselves, only says so.
 MOST_WAITING = 10_000
 
 
@@ -50,14 +51,13 @@ class Announcer(Role):
             if self.is_behind and not self._is_told:
                 self._is_told = True
                 logger.warning(
-                    "receivers of task_finished are slower than the jobs: %d ends wait for them, "
-                    "and runjobs claims no more until they have caught up",
+                    "receivers of task_finished are slower than the jobs: %d ends wait for them",
                     len(self._finished),
                 )
 
     @property
     def is_behind(self) -> bool:
-        """Do so many ends wait to be announced that no more jobs are to be claimed?"""
+        """Do so many ends wait to be announced that a worker is to claim no more jobs?"""
         return len(self._finished) >= MOST_WAITING
 
     def join(self, timeout: float | None = None) -> bool:

@@ -19,6 +19,20 @@ INPUTS = (
         ("tests/test_attempts.py",),
     ),
     (
+        "locked jobs among many",
+        "django_pgjobs/control/many.py",
+        "        left += _unsettled(page, effect)\n",
+        "        left += []\n",
+        ("tests/test_many_jobs.py",),
+    ),
+    (
+        "question before a change of many jobs",
+        "django_pgjobs/management/changes.py",
+        "    if is_sure:\n",
+        "    if True:\n",
+        ("tests/test_jobs_changes.py",),
+    ),
+    (
         "times in UTC",
         "django_pgjobs/values/given.py",
         "return in_utc(instant), None",

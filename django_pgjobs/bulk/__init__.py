@@ -6,7 +6,7 @@ done while the person waits (`run_change`), a large one by a background job (`en
 
 from __future__ import annotations
 
-from django_pgjobs.bulk.actions import ACTIONS, Action, Effect
+from django_pgjobs.bulk.actions import ACTIONS, Action
 from django_pgjobs.bulk.changes import cancel_change, create_change, run_change, run_page
 from django_pgjobs.bulk.job import drop_job, enqueue_change, has_job, run_bulk_change
 from django_pgjobs.bulk.lookups import InvalidLookup, conditions
@@ -15,7 +15,6 @@ from django_pgjobs.bulk.selection import Selection
 __all__ = [
     "ACTIONS",
     "Action",
-    "Effect",
     "InvalidLookup",
     "Selection",
     "cancel_change",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict
@@ -11,9 +11,16 @@ from typing import Any, TypedDict
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.control.changing import (
+    Effect,
+    RunTimes,
+    cancel_jobs,
+    requeue_jobs,
+    reschedule_jobs,
+)
 from django_pgjobs.models.batch_states import in_open, is_of_open
 from django_pgjobs.permissions import Verb
-from django_pgjobs.queries import batches, bulk, jobs, notifications
+from django_pgjobs.queries import bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.workflows.retrying import requeue_tree
@@ -32,22 +39,6 @@ class ChosenOptions(TypedDict, total=False):
     queue_name: str | None
     priority: int | None
     note: str
-
-
-class RunTimes(TypedDict):
-    """When jobs are to run: at *run_after*, or within *spread* seconds behind a *delay*."""
-
-    run_after: datetime | None
-    delay: float | None
-    spread: float
-
-
-@dataclass
-class Effect:
-    """What an action did to a page of jobs; a conflict is a job and the twin with its key."""
-
-    changed: list[int] = field(default_factory=list)
-    conflicts: list[tuple[int, int | None]] = field(default_factory=list)
 
 
 def at_any_status(*statuses: str) -> Callable[[ChosenOptions], Q]:
@@ -87,23 +78,12 @@ def _when(options: ChosenOptions) -> RunTimes:
 
 
 def _retry(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
-    effect = Effect()
-    queues = []
-    batch_ids = set()
-    for row in jobs.requeue_jobs(cursor, ids, **_when(options)):
-        batch_ids.add(row.batch_id)
-        if row.queue_name is None:
-            effect.conflicts.append((row.id, row.twin_id))
-        else:
-            effect.changed.append(row.id)
-            queues.append(row.queue_name)
+    effect = requeue_jobs(cursor, ids, times=_when(options))
     if options.get("reset_attempts"):
         done = set(effect.changed)
         waiting = bulk.reset_attempts(cursor, [job_id for job_id in ids if job_id not in done])
+        reschedule_jobs(cursor, waiting, times=_when(options))
         effect.changed += waiting
-        queues += jobs.reschedule_jobs(cursor, waiting, **_when(options)).values()
-    notifications.notify_workers(cursor, queues)
-    batches.open_again(cursor, batch_ids)
     return effect
 
 
@@ -117,16 +97,11 @@ def retry_tree(
 
 
 def _reschedule(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
-    moved = jobs.reschedule_jobs(cursor, ids, **_when(options))
-    notifications.notify_workers(cursor, list(moved.values()))
-    return Effect(list(moved))
+    return reschedule_jobs(cursor, ids, times=_when(options))
 
 
 def _cancel(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
-    cancelled = jobs.cancel_jobs(cursor, ids)
-    if JobStatus.RUNNING in cancelled.values():
-        notifications.notify_cancelled(cursor)
-    return Effect(list(cancelled))
+    return cancel_jobs(cursor, ids)
 
 
 def _discard(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:

@@ -18,15 +18,16 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk import trees
-from django_pgjobs.bulk.actions import ACTIONS, Action, ChosenOptions, Effect, retry_tree
+from django_pgjobs.bulk.actions import ACTIONS, Action, ChosenOptions, retry_tree
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import Position, Walk, allowed_to
+from django_pgjobs.control.changing import Effect
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.queries.crossing import read_what_is_committed
+from django_pgjobs.queries.crossing import seeing_commits
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import with_text
@@ -76,13 +77,8 @@ def run_page(change_id: int) -> Page:
     the next call tries it again.
     """
     database = job_database()
-    connection = connections[database]
-    is_own = connection.get_autocommit()
     try:
-        with transaction.atomic(using=database):
-            if is_own:
-                with connection.cursor() as cursor:
-                    read_what_is_committed(cursor)
+        with seeing_commits(database):
             changes = BulkChange.objects.using(database).select_for_update()
             change = changes.filter(pk=change_id, finished_at=None).first()
             return Page([], False) if change is None else _do_page(change, database)

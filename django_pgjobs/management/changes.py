@@ -1,60 +1,222 @@
-"""Changing jobs by their ids on the command line: cancel and requeue."""
+"""`manage.py jobs cancel` and `requeue`: jobs by their ids, or all that some filters find."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils import timezone
 
+from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.control import lifecycle
+from django_pgjobs.control.changing import Change, cancel_jobs, requeue_jobs, times_of
+from django_pgjobs.control.many import change_pages, find_ids
 from django_pgjobs.exceptions import JobError
+from django_pgjobs.management.arguments import add_action, count, job_id, span
 from django_pgjobs.management.printing import Write
+from django_pgjobs.management.spelling import doubts
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 
+# Of the jobs that would be changed, so many are named.
+MAX_NAMED = 5
+# Between two lines of progress on a terminal.
+PROGRESS_SECONDS = 2.0
+FILTERS = ("status", "queue", "task", "error", "since", "limit")
 
-def cancel(write: Write, ids: list[int]) -> None:
-    """Cancel jobs that wait and ask those that run to end.
 
-    Raise CommandError if one had finished, is locked or does not exist.
+@dataclass(frozen=True)
+class JobChange:
+    """What an action does, and the statuses of the jobs it is for.
+
+    *usual* are those that it takes by filters if none is named. *one* changes one job and returns
+    what was done, "": nothing. *done* and *not_done* are words of what is printed.
     """
 
-    def cancel_one(job_id: int) -> str:
-        if not lifecycle.cancel(job_id):
-            return ""
-        is_cancelled = Job.objects.filter(pk=job_id, status=JobStatus.CANCELLED).exists()
-        return "cancelled" if is_cancelled else "asked to end"
-
-    _change_each(write, ids, cancel_one, "cancelled", "has finished or does not exist")
-
-
-def requeue(write: Write, ids: list[int]) -> None:
-    """Give finished jobs new attempts; raise CommandError if one got none."""
-
-    def requeue_one(job_id: int) -> str:
-        return "requeued" if lifecycle.requeue(job_id) else ""
-
-    _change_each(write, ids, requeue_one, "requeued", "is not finished or does not exist")
+    name: str
+    help: str
+    statuses: tuple[JobStatus, ...]
+    usual: tuple[JobStatus, ...]
+    change: Change
+    one: Callable[[int], str]
+    done: str
+    not_done: str
 
 
-def _change_each(
-    write: Write,
-    ids: list[int],
-    change: Callable[[int], str],
-    done: str,
-    not_done: str,
-) -> None:
-    """Change each job and write what *change* did, "": nothing."""
+def _cancel_one(job_id: int) -> str:
+    if not lifecycle.cancel(job_id):
+        return ""
+    is_cancelled = Job.objects.filter(pk=job_id, status=JobStatus.CANCELLED).exists()
+    return "cancelled" if is_cancelled else "asked to end"
+
+
+def _requeue_one(job_id: int) -> str:
+    return "requeued" if lifecycle.requeue(job_id) else ""
+
+
+LIVE = (JobStatus.READY, JobStatus.RUNNING)
+ENDED = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
+VERBS = (
+    JobChange(
+        "cancel",
+        "Cancel jobs that wait; ask those that run to end.",
+        LIVE,
+        LIVE,
+        cancel_jobs,
+        _cancel_one,
+        "cancelled",
+        "has finished or does not exist",
+    ),
+    JobChange(
+        "requeue",
+        "Give finished jobs new attempts.",
+        ENDED,
+        (JobStatus.FAILED,),
+        partial(requeue_jobs, times=times_of(None)),
+        _requeue_one,
+        "requeued",
+        "is not finished or does not exist",
+    ),
+)
+DESCRIPTION = """
+{help} Name jobs by their ids, or say which by --queue, --task and the like: then it is told how
+many there are, and asked before they are changed, 1,000 in a transaction. What comes in meanwhile
+is left alone.
+"""
+
+
+def add_changes(actions: Any) -> None:
+    """Add the actions that change jobs to those of `jobs`."""
+    for verb in VERBS:
+        parser = add_action(
+            actions, verb.name, help=verb.help, description=DESCRIPTION.format(help=verb.help)
+        )
+        parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
+        some = parser.add_argument_group("all jobs that match")
+        usual = " and ".join(verb.usual)
+        some.add_argument(
+            "--status",
+            choices=[status.value for status in verb.statuses],
+            help=f"Only those of this status. Default: {usual}.",
+        )
+        some.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
+        some.add_argument("--task", metavar="PATH", help="Only those of this task.")
+        if verb.name == "requeue":
+            some.add_argument(
+                "--error", metavar="TEXT", help="Only those with this in their last error."
+            )
+            some.add_argument(
+                "--since", type=span, metavar="2h", help="Only those that ended within: s m h d."
+            )
+        some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
+        some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
+        some.add_argument("--yes", action="store_true", help="Do not ask.")
+
+
+def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> None:
+    """Cancel or requeue jobs; raise CommandError if not all of them were.
+
+    Raise ValueError unless either ids or filters were given.
+    """
+    [verb] = (each for each in VERBS if each.name == name)
+    is_filtered = any(flags.get(each) is not None for each in FILTERS)
+    if flags["ids"] and (is_filtered or flags["dry_run"]):
+        raise ValueError(f"{name} expected ids or filters, got both.")
+    if flags["ids"]:
+        _change_each(verb, write, flags["ids"])
+    elif is_filtered:
+        _change_all(verb, write, tell, flags)
+    else:
+        raise ValueError(f"{name} expected the ids of jobs, or filters such as --queue and --task.")
+
+
+def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
+    """Change each job and write what was done."""
     failed = 0
     for each in ids:
         try:
-            did = change(each)
-            said = did or not_done
+            did = verb.one(each)
+            said = did or verb.not_done
         except JobError as error:
             did, said = "", str(error)
         failed += not did
         write(f"job {each}: {said}")
     if failed:
-        verb = "was" if failed == 1 else "were"
-        raise CommandError(f"{failed} of {counted(len(ids), 'job')} {verb} not {done}.")
+        was = "was" if failed == 1 else "were"
+        raise CommandError(f"{failed} of {counted(len(ids), 'job')} {was} not {verb.done}.")
+
+
+def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
+    """Change the jobs that the filters find, if whoever asked for it says so again."""
+    queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
+    for doubt in doubts(queues=queues, tasks=tasks):
+        tell(f"WARNING {doubt}")
+    statuses = [flags["status"] or each for each in verb.usual]
+    found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
+    ids = find_ids(found.order_by("pk")[: flags["limit"]], statuses)
+    if not ids:
+        write(f"no such job is {' or '.join(dict.fromkeys(statuses))}.")
+    elif flags["dry_run"]:
+        write(f"would {verb.name} {_named(ids)}")
+    else:
+        _refuse_unless_wanted(verb, ids, is_sure=flags["yes"])
+        _change_found(verb, write, tell, ids)
+
+
+def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions on jobs that the flags name."""
+    since = flags.get("since")
+    given = {
+        "queue_name": flags["queue"],
+        "task_path": flags["task"],
+        "error": flags.get("error"),
+        "finished_at__gte": timezone.now() - since if since else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _named(ids: list[int]) -> str:
+    """Return how many jobs there are, and some of them."""
+    some = ", ".join(map(str, ids[:MAX_NAMED]))
+    return f"{_number(len(ids))}: {some}{', ...' if len(ids) > MAX_NAMED else ''}"
+
+
+def _number(jobs: int) -> str:
+    return f"{jobs:,} job{'' if jobs == 1 else 's'}"
+
+
+def _refuse_unless_wanted(verb: JobChange, ids: list[int], *, is_sure: bool) -> None:
+    """Ask; raise CommandError unless the answer is yes, ValueError if nobody can answer."""
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        raise ValueError(f"{verb.name} expected --yes, or --dry-run to see what it would change.")
+    answer = input(f"{verb.name.capitalize()} {_named(ids)}? [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was changed.")
+
+
+def _change_found(verb: JobChange, write: Write, tell: Write, ids: list[int]) -> None:
+    """Change jobs page by page, and write how many were, also if it is interrupted."""
+    done, told_at = 0, time.monotonic()
+    try:
+        for number in change_pages(Job, ids, verb.statuses, verb.change):
+            done += number
+            if sys.stderr.isatty() and time.monotonic() > told_at + PROGRESS_SECONDS:
+                tell(f"{done:,} of {_number(len(ids))}")
+                told_at = time.monotonic()
+    except JobError as error:
+        raise CommandError(str(error)) from error
+    finally:
+        rest = "" if done == len(ids) else f" of {len(ids):,}"
+        write(f"{done:,}{rest} job{'' if done == len(ids) == 1 else 's'} {verb.done}.")
+    if done < len(ids):
+        raise CommandError(
+            "The others have changed meanwhile, or a live job holds their unique key."
+        )

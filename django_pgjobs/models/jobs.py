@@ -6,23 +6,44 @@ Everything that changes a job is SQL of ours (`django_pgjobs.control.lifecycle`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.control import lifecycle
+from django_pgjobs.control.changing import cancel_jobs, requeue_jobs, reschedule_jobs, times_of
 from django_pgjobs.control.explain import explain
 from django_pgjobs.control.explanation import Explanation
+from django_pgjobs.control.many import change_all
 from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.models.fields import InstantField, PlainJSONField, TextArrayField
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
+from django_pgjobs.values.twins import has_async_twin
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_queryset_only(method: F) -> F:
+    """Let no template call a method, nor `Job.objects`, for which it would mean all jobs."""
+    method.alters_data = True  # type: ignore[attr-defined]
+    method.queryset_only = True  # type: ignore[attr-defined]
+    return method
 
 
 class JobQuerySet(models.QuerySet["Job"]):
-    """Reads of jobs; each of the two groups stays within one partition."""
+    """Jobs to read, and to cancel, requeue or reschedule; any of them may be a slice.
+
+    Which jobs are changed is read once, at the beginning. 1,000 are changed at a time, outside of a
+    transaction each page in one of its own. Raise JobError if another transaction keeps some of
+    them locked for two seconds; all others are changed by then. What the database raises comes as
+    it is; pages before it stay changed.
+    """
 
     def unfinished(self) -> JobQuerySet:
         """Keep the jobs that are ready or running."""
@@ -35,6 +56,43 @@ class JobQuerySet(models.QuerySet["Job"]):
     def for_subject(self, row: models.Model) -> JobQuerySet:
         """Keep the jobs that were enqueued with `using(subject=row)`; *row* is saved."""
         return self.filter(subject=subject_of(row))
+
+    @of_queryset_only
+    @has_async_twin
+    def cancel(self) -> int:
+        """Cancel the jobs that wait and ask those that run to end; return how many."""
+        return change_all(self, UNFINISHED, cancel_jobs)
+
+    @of_queryset_only
+    @has_async_twin
+    def requeue(self, *, run_after: datetime | timedelta | None = None) -> int:
+        """Give the finished jobs new attempts, at *run_after*; return how many got some.
+
+        A job stays as it is if a live one holds its unique key.
+        """
+        return change_all(self, FINISHED, partial(requeue_jobs, times=times_of(run_after)))
+
+    @of_queryset_only
+    @has_async_twin
+    def reschedule(self, run_after: datetime | timedelta | None) -> int:
+        """Move the jobs that wait to another time, None for now; return how many were moved."""
+        change = partial(reschedule_jobs, times=times_of(run_after))
+        return change_all(self, {JobStatus.READY}, change)
+
+    @of_queryset_only
+    async def acancel(self) -> int:
+        """See `cancel`."""
+        return await sync_to_async(self.cancel, thread_sensitive=True)()
+
+    @of_queryset_only
+    async def arequeue(self, *, run_after: datetime | timedelta | None = None) -> int:
+        """See `requeue`."""
+        return await sync_to_async(self.requeue, thread_sensitive=True)(run_after=run_after)
+
+    @of_queryset_only
+    async def areschedule(self, run_after: datetime | timedelta | None) -> int:
+        """See `reschedule`."""
+        return await sync_to_async(self.reschedule, thread_sensitive=True)(run_after)
 
 
 class Job(models.Model):

@@ -7,13 +7,14 @@ whatever the statement says of locked rows. The statement that follows sees wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connections, transaction
 from psycopg.errors import SerializationFailure
 
-from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.cursor import fetch
 
 # After so many conflicts other transactions are not the cause: a trigger raises the error, or the
 # transaction keeps its snapshot.
@@ -37,10 +38,17 @@ def fetch_again_if_crossed(cursor: Any, name: str, params: Mapping[str, Any]) ->
         tries += 1
 
 
-def read_what_is_committed(cursor: Cursor) -> None:
-    """Let the statements of a transaction that has just begun see what others commit meanwhile.
+@contextmanager
+def seeing_commits(database: str) -> Iterator[None]:
+    """Open a transaction whose statements see what others commit meanwhile, unless one is open.
 
     The project, or its role, may have another isolation as the default: by that a statement fails
     if one of its rows was changed since the first one.
     """
-    cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    connection = connections[database]
+    is_own = connection.get_autocommit()
+    with transaction.atomic(using=database):
+        if is_own:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield

@@ -11,10 +11,10 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.control.lifecycle import cancel_all
 from django_pgjobs.declaring.registry import IMPORT_ERRORS
 from django_pgjobs.enqueueing.meeting import Met, noting_met
 from django_pgjobs.exceptions import DuplicateJob
+from django_pgjobs.models.jobs import Job
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
@@ -69,7 +69,7 @@ def enqueue_occurrence(
     try:
         with transaction.atomic(using=job_database()), noting_met() as met:
             if row.overlap == "cancel":
-                cancel_all(unfinished[:MAX_CANCELLED])
+                Job.objects.filter(pk__in=unfinished[:MAX_CANCELLED]).cancel()
             job_id = _insert(row, task, instant)
     except DuplicateJob as error:
         return entered._replace(outcome=OccurrenceOutcome.SKIPPED, note=scrub(str(error), MAX_NOTE))

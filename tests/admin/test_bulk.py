@@ -13,9 +13,10 @@ from django.test import override_settings
 from psycopg import sql
 
 from django_pgjobs import bulk
-from django_pgjobs.bulk import ACTIONS, Effect, Selection, create_change, run_change, run_page
+from django_pgjobs.bulk import ACTIONS, Selection, create_change, run_change, run_page
 from django_pgjobs.bulk import walk as walking
 from django_pgjobs.bulk.walk import Walk
+from django_pgjobs.control.changing import Effect
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.testing import run_jobs
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job, make_worker

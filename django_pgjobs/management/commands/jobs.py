@@ -29,7 +29,6 @@ from django_pgjobs.management.arguments import (
     add_action,
     end_in_words,
     instant,
-    job_id,
     span,
 )
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
@@ -57,6 +56,8 @@ examples:
   manage.py jobs stuck
   manage.py jobs stack 4711
   manage.py jobs requeue 4711 4712
+  manage.py jobs requeue --task shop.tasks.push --error ConnectionError --since 2h
+  manage.py jobs cancel --queue mail --dry-run
   manage.py jobs workflows --open
   manage.py jobs prune --dry-run
   manage.py jobs enqueue shop.tasks.push_product --args '[4711]'
@@ -96,7 +97,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, parser_class=ActionParser)
         looks.add_looks(actions)
-        self._add_changes(actions)
+        changes.add_changes(actions)
         pause = add_action(
             actions, "pause", help="Let no worker start jobs of a queue, task or key."
         )
@@ -120,16 +121,6 @@ class Command(BaseCommand):
         schedules.add_schedules(actions)
         enqueueing.add_enqueue(actions)
         tokens.add_tokens(actions)
-
-    def _add_changes(self, actions: Any) -> None:
-        cancel = add_action(
-            actions, "cancel", help="Cancel jobs that wait; ask those that run to end."
-        )
-        requeue = add_action(actions, "requeue", help="Give finished jobs new attempts.")
-        for parser in (cancel, requeue):
-            parser.add_argument(
-                "ids", type=job_id, nargs="+", metavar="id", help="The ids of jobs."
-            )
 
     def _add_prune(self, actions: Any) -> None:
         pruning = add_action(
@@ -198,8 +189,8 @@ class Command(BaseCommand):
             "workflows": self._workflows,
             "stuck": self._stuck,
             "stack": self._stack,
-            "cancel": self._cancel,
-            "requeue": self._requeue,
+            "cancel": partial(self._change, "cancel"),
+            "requeue": partial(self._change, "requeue"),
             "pause": self._pause,
             "resume": self._resume,
             "prune": self._prune,
@@ -284,11 +275,8 @@ class Command(BaseCommand):
 
     # Changing
 
-    def _cancel(self, **flags: Any) -> None:
-        changes.cancel(self._write, flags["ids"])
-
-    def _requeue(self, **flags: Any) -> None:
-        changes.requeue(self._write, flags["ids"])
+    def _change(self, name: str, **flags: Any) -> None:
+        changes.change_jobs(name, self._write, self._tell, flags)
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)

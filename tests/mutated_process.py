@@ -76,6 +76,13 @@ PROCESS = (
         ("tests/worker/test_event_loop.py",),
     ),
     (
+        "rest of the watchdog",
+        f"{WORKER}running/watchdog.py",
+        "max(REST * took, LEAST_SECONDS)",
+        "LEAST_SECONDS",
+        ("tests/worker/test_watchdog_looks.py",),
+    ),
+    (
         "statement that is cancelled",
         f"{WORKER}running/watchdog.py",
         "self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)",

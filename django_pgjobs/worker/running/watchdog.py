@@ -24,8 +24,11 @@ from django_pgjobs.worker.safe_log import get_logger
 logger = get_logger(__name__)
 
 # How often it looks at the deadlines of our own statements, at the event loop, and which attempts
-# have ended; and how often at most, because a look goes through all that run.
+# have ended; and how often at most.
 LOOK_SECONDS, LEAST_SECONDS = 1.0, 0.01
+# A look goes through all that run; then it rests for so many times what that took, up to
+# LOOK_SECONDS, because the process may have stood still meanwhile.
+REST = 9
 
 
 class AtDeadline(Enum):
@@ -115,7 +118,10 @@ class Watchdog(Role):
                 due.append((attempt, step))
             elif step is not AtDeadline.INTERRUPT or self._is_running(attempt):
                 self._deadlines.append(deadline)
-                self._looks_at = min(self._looks_at, max(at, now + LEAST_SECONDS))
+                self._looks_at = min(self._looks_at, at)
+        took = time.monotonic() - now
+        rest = min(max(REST * took, LEAST_SECONDS), LOOK_SECONDS)
+        self._looks_at = max(self._looks_at, now + took + rest)
         return due
 
     def _end(self, attempt: Attempt, step: AtDeadline) -> None:

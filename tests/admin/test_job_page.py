@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from html import unescape
+from html import escape, unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -101,6 +102,21 @@ def test_the_page_says_why_a_job_does_not_run(admin_client: Client) -> None:
     assert f'href="{page("job", "change", first.id)}"' in text
     assert "What is it doing?" in job_page(admin_client, first.id)
     assert "Why is it" not in job_page(admin_client, make_job(status="failed", finished_at=NOW))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("queue", "default"), ("task", "tests.tasks.add")])
+def test_what_is_paused_is_resumed_from_the_page(
+    admin_client: Client, client: Client, kind: str, name: str
+) -> None:
+    Pause.objects.create(kind=kind, name=name)
+    job_id = make_job()
+    here = page("job", "change", job_id)
+    query = urlencode({"kind": kind, "name": name, "next": here})
+    address = f"{reverse('admin:pgjobs_queue_resume')}?{query}"
+    assert f'href="{escape(address)}"' in job_page(admin_client, job_id)
+    assert "Resume" in admin_client.get(address).content.decode()
+    user_with(client, "view_job")
+    assert reverse("admin:pgjobs_queue_resume") not in job_page(client, job_id)
 
 
 def test_dependencies_are_shown_both_ways(admin_client: Client) -> None:

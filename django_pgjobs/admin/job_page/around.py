@@ -7,12 +7,16 @@ waits, but neither which they are, nor what keeps them or who would run them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.control.explanation import Explanation, Reason
-from django_pgjobs.permissions import is_narrowed, visible_ids
+from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, is_narrowed, may, visible_ids
 from django_pgjobs.queries.job_page import Surroundings
 
 # Reasons that speak of the job itself, and of rules that hold for it.
@@ -72,3 +76,25 @@ def _seen_reason(reason: Reason, seen: set[int]) -> Reason:
     }
     text = texts.get(reason.code) or _("It waits for something that is not shown to you.")
     return Reason(reason.code, text, tuple(job_id for job_id in reason.refs if job_id in seen))
+
+
+class ShownReason(NamedTuple):
+    """A reason with the address that resumes what is paused, "": it names none for this person."""
+
+    reason: Reason
+    resume_url: str
+
+
+def shown_reasons(
+    model_admin: PageAdmin, request: HttpRequest, job: Job, explanation: Explanation
+) -> list[ShownReason]:
+    """Return why a job does not run, as this person sees it."""
+    paused = {"queue_paused": ("queue", job.queue_name), "task_paused": ("task", job.task_path)}
+    resumable = paused if may(request.user, Verb.CONTROL_QUEUES) else {}
+    resume_url = model_admin.url("pgjobs_queue_resume")
+    shown = []
+    for reason in seen_explanation(request.user, explanation).reasons:
+        kind, name = resumable.get(reason.code, ("", ""))
+        query = urlencode({"kind": kind, "name": name, "next": request.path})
+        shown.append(ShownReason(reason, f"{resume_url}?{query}" if kind else ""))
+    return shown

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.job_page.actions import buttons_for
-from django_pgjobs.admin.job_page.around import seen_around, seen_explanation
+from django_pgjobs.admin.job_page.around import seen_around, shown_reasons
 from django_pgjobs.admin.job_page.attempts import attempts_of
 from django_pgjobs.admin.job_page.batch import batch_of
 from django_pgjobs.admin.job_page.json_html import json_html, printable
@@ -94,7 +94,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "is_unfinished": job.status in UNFINISHED,
         "is_unknown": is_missing_task(job.task_path),
         "buttons": buttons_for(model_admin, request, job),
-        "explanation": seen_explanation(request.user, explanation) if explanation else None,
+        "reasons": shown_reasons(model_admin, request, job, explanation) if explanation else [],
         "progress": _progress(job.progress),
         "stack": where_it_is(job.pk) if job.status == JobStatus.RUNNING else None,
         "may_ask": _can_be_asked(job) and may(request.user, Verb.CONTROL_WORKERS),

@@ -11,8 +11,9 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.numbers import QueueLine, Span
+from django_pgjobs.admin.numbers import queue_query
 from django_pgjobs.admin.svg import Spark
+from django_pgjobs.control.numbers import QueueLine, Span
 from django_pgjobs.drawing import age, counted, jobs_link, moment, percent
 from django_pgjobs.values.moments import duration
 
@@ -64,7 +65,7 @@ def draw_cells(
     cells = [
         *_unfinished(queue, jobs_url, spark),
         _oldest(queue, jobs_url, now),
-        jobs_link(queue.finished, jobs_url, queue.query("finished")),
+        jobs_link(queue.finished, jobs_url, queue_query(queue, "finished")),
         _failed(queue, jobs_url),
         _times(queue.waited),
         _times(queue.ran),
@@ -94,8 +95,10 @@ def _unfinished(queue: QueueLine, jobs_url: str, spark: Spark | None) -> Iterato
     """Yield what is ready, runs, and is to run later."""
     size, most = queue.size, queue.row.max_running
 
+    is_cut = size is not None and size.is_cut
+
     def link(tab: str, number: int) -> str:
-        return jobs_link(number, jobs_url, queue.query(tab), size is not None and size.is_cut)
+        return jobs_link(number, jobs_url, queue_query(queue, tab), is_cut)
 
     ready = link("ready", size.ready) if size else NONE
     yield format_html("{}{}", ready, draw_spark(spark)) if spark and spark.path else ready
@@ -118,7 +121,8 @@ def _oldest(queue: QueueLine, jobs_url: str, now: datetime) -> str:
     since = queue.row.waiting_since
     if since is None:
         return NONE
-    return format_html('<a href="{}?{}">{}</a>', jobs_url, queue.query("ready"), age(since, now))
+    query = queue_query(queue, "ready")
+    return format_html('<a href="{}?{}">{}</a>', jobs_url, query, age(since, now))
 
 
 def _failed(queue: QueueLine, jobs_url: str) -> str:
@@ -128,7 +132,7 @@ def _failed(queue: QueueLine, jobs_url: str) -> str:
     return format_html(
         '<a href="{}?{}" title="{}">{}</a>',
         jobs_url,
-        queue.query("failed"),
+        queue_query(queue, "failed"),
         counted(queue.failed),
         share,
     )

@@ -17,6 +17,7 @@ from psycopg import sql
 from django_pgjobs.admin.overview import failures
 from django_pgjobs.admin.overview.failures import history, list_query, lookups_of
 from django_pgjobs.bulk.lookups import conditions
+from django_pgjobs.control.failures import class_name
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
@@ -147,7 +148,7 @@ def test_what_differs_in_words_class_or_task_is_not(
     ],
 )
 def test_a_group_is_called_as_its_class_is_without_the_module(path: str, name: str) -> None:
-    assert failures.class_name(path) == name
+    assert class_name(path) == name
 
 
 def test_a_class_within_another_is_a_group_of_its_own_that_the_search_finds(
@@ -159,7 +160,7 @@ def test_a_class_within_another_is_a_group_of_its_own_that_the_search_finds(
     text = read(admin_client)
     for row in groups():
         wanted = jobs.pop(row.error_class)
-        assert failures.class_name(row.error_class) in text
+        assert class_name(row.error_class) in text
         found = admin_client.get(f"{reverse('admin:pgjobs_job_changelist')}?{list_query(row)}")
         assert [job.pk for job in found.context["cl"].result_list] == [wanted]
         query = {"tab": "failed", "q": f"error:{row.error_class}"}
@@ -335,7 +336,7 @@ def test_a_page_that_reads_too_much_says_so(
     def refuse(*args: object, **options: object) -> None:
         raise TooSlow("too slow")
 
-    monkeypatch.setattr(failures, "list_failures", refuse)
+    monkeypatch.setattr(failures, "list_groups", refuse)
     response = admin_client.get(reverse("admin:pgjobs_job_failures"))
     assert response.status_code == 503
     assert "more than it has the time for" in response.content.decode()

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.admin.numbers import Hour, rate_of
 from django_pgjobs.admin.overview.chart import SPLITS
+from django_pgjobs.control.numbers import Hour, rate_of
 from django_pgjobs.models import Pause, QueueSample, QueueSettings
 from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries import statistics

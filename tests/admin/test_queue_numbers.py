@@ -14,9 +14,9 @@ from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin import pages
-from django_pgjobs.admin.numbers import queue_lines, read_hour
 from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.admin.queues import drawing
+from django_pgjobs.control.numbers import queue_lines, read_hour
 from django_pgjobs.metrics import of_installation
 from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.workers.page import heartbeat_of, state_of
+from django_pgjobs.control.workers import heartbeat_of, state_of
 from django_pgjobs.declaring.registry import OWN_MODULES
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
@@ -110,7 +110,7 @@ def test_a_worker_shows_what_it_runs_and_how_full_it_is(admin_client: Client) ->
 def test_more_running_jobs_than_are_shown_are_counted(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_JOBS", 2)
+    monkeypatch.setattr("django_pgjobs.control.workers.MAX_JOBS", 2)
     worker_id = make_worker(slots=4)
     for _ in range(5):
         make_running_job(worker_id)
@@ -124,7 +124,7 @@ def test_what_runs_longest_is_shown_first_whatever_its_id(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waited for its time, or for a retry, began after jobs that came later."""
-    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_JOBS", 2)
+    monkeypatch.setattr("django_pgjobs.control.workers.MAX_JOBS", 2)
     worker_id = make_worker(slots=4)
     jobs = [
         make_running_job(worker_id, last_attempted_at=ago(60 * minutes)).id
@@ -142,7 +142,7 @@ def test_of_very_many_jobs_it_says_that_there_are_more(
     make_jobs(1_200, status="running", worker_id=worker_id, claim=1, attempts=1)
     assert "</meter> 1,200/4" in read(admin_client)
     assert "and 1,190 more" in read(admin_client)
-    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_COUNTED", 1_000)
+    monkeypatch.setattr("django_pgjobs.control.workers.MAX_COUNTED", 1_000)
     for text, left_out in (
         (read(admin_client), 990),
         (read(admin_client, "admin:pgjobs_worker_change", worker_id), 950),

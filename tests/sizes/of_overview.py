@@ -8,7 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
-from django_pgjobs.admin.overview.failures import MAX_GROUPS, MAX_JOBS, MAX_JOBS_ASKED
+from django_pgjobs.admin.overview.failures import MAX_JOBS_ASKED
+from django_pgjobs.control.failures import MAX_GROUPS, MAX_JOBS
 from tests.admin import test_numbers_in_sql as docs
 from tests.admin.overview_support import numbers
 from tests.sizes.compared import cells, plain, query, steady

@@ -8,7 +8,8 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs.admin.workers.page import MAX_JOBS, MAX_JOBS_OF_ONE
+from django_pgjobs.admin.workers.page import MAX_JOBS_OF_ONE
+from django_pgjobs.control.workers import MAX_JOBS
 from django_pgjobs.queries.schedule_pages import MAX_RUNS
 from tests.sizes.compared import between, cells, facts, plain, query, steady
 

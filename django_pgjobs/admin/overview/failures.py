@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,24 +21,21 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.conf import get_conf
+from django_pgjobs.control.failures import MAX_JOBS, class_name, list_groups, message_of
 from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.failures import FailureRow, list_failures
+from django_pgjobs.queries.failures import FailureRow
 from django_pgjobs.status import JobStatus
 
-# Failed jobs that are looked at. Their texts are long, 10 microseconds each and more, so the
-# larger number is read on request: it has a time budget of its own and is kept for longer.
-MAX_JOBS = 5_000
+# Failed jobs that are looked at on request: they have a time budget of their own and are kept for
+# longer.
 MAX_JOBS_ASKED = 100_000
 ASKED_SECONDS = 15.0
 ASKED_KEPT_SECONDS = 60
-MAX_GROUPS = 50
 # The history of a group: 28 periods of six hours.
 PERIODS = 28
-# Longer ago than any retention.
-EVER_SECONDS = 100 * 365.25 * 86_400
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class ShownGroup:
     @property
     def message(self) -> str:
         """The message of one of the jobs, else what all messages have."""
-        return self.row.message.strip() or self.row.error_message
+        return message_of(self.row)
 
     @cached_property
     def frame(self) -> str:
@@ -82,15 +78,6 @@ class ShownGroup:
     def key(self) -> str:
         """The name by which the page knows it when it draws it again."""
         return group_key(self.row)
-
-
-def class_name(path: str) -> str:
-    """Return the name of an exception's class without its module: `Order.DoesNotExist`.
-
-    Which part of a path is a module is guessed by the first capital: nothing is imported.
-    """
-    within = re.search(r"(?:^|\.)([A-Z]\w*(?:\.\w+)+)$", path)
-    return within[1] if within else path.rpartition(".")[2] or path
 
 
 def group_key(row: FailureRow) -> str:
@@ -174,13 +161,7 @@ def read_failures(max_jobs: int, newest_first: bool) -> list[FailureRow]:
     alias = job_database()
     budget = time_budget(alias, ASKED_SECONDS) if max_jobs > MAX_JOBS else nullcontext()
     with budget, connections[alias].cursor() as cursor:
-        return list_failures(
-            cursor,
-            seconds=EVER_SECONDS,
-            max_jobs=max_jobs,
-            max_groups=MAX_GROUPS,
-            newest_first=newest_first,
-        )
+        return list_groups(cursor, max_jobs=max_jobs, newest_first=newest_first)
 
 
 def actions(model_admin: PageAdmin, row: FailureRow, back: str) -> list[tuple[str, str]]:

@@ -15,21 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.numbers import (
-    MINUTE,
-    OLD_TRANSACTION_SECONDS,
-    Hour,
-    JobRate,
-    QueueLine,
-    add_up,
-    as_of,
-    enqueue_rate,
-    finish_rate,
-    jobs_query,
-    queue_lines,
-    read_hour,
-    span_of,
-)
+from django_pgjobs.admin.numbers import OLD_TRANSACTION_SECONDS, as_of, jobs_query
 from django_pgjobs.admin.overview.chart import (
     RANGES,
     SPLITS,
@@ -53,6 +39,18 @@ from django_pgjobs.admin.overview.warnings import (
 )
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.svg import build_spark
+from django_pgjobs.control.numbers import (
+    MINUTE,
+    Hour,
+    JobRate,
+    QueueLine,
+    add_up,
+    enqueue_rate,
+    finish_rate,
+    queue_lines,
+    read_hour,
+    span_of,
+)
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget

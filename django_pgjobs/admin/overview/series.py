@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.numbers import jobs_query, start_of
+from django_pgjobs.admin.numbers import jobs_query
 from django_pgjobs.admin.overview.chart import MAX_NAMES, STACK, Range, Series, Split
+from django_pgjobs.control.numbers import start_of
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import Finished, Number, list_largest, sum_statistics
 

@@ -15,11 +15,12 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.admin.numbers import Hour, QueueLine, as_of, queue_lines, read_hour
+from django_pgjobs.admin.numbers import as_of, queue_queries
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.forms import PauseForm
 from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk import Selection
+from django_pgjobs.control.numbers import Hour, QueueLine, queue_lines, read_hour
 from django_pgjobs.models import Worker
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import queue_pages
@@ -76,6 +77,7 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
         "steps": [step(model_admin, _("Queues"), "pgjobs_queuesettings_changelist")],
         "name": name,
         "queue": queue,
+        "queries": queue_queries(queue.line) if queue else {},
         "running": [
             {
                 "row": job,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,25 +16,19 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
-from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
+from django_pgjobs.admin.workers.orders import carry_out_for, parse_order
+from django_pgjobs.control.workers import heartbeat_of, read_worker, read_workers, state_of
 from django_pgjobs.declaring.registry import is_own
 from django_pgjobs.models import Token
+from django_pgjobs.orders import ALL, WorkerOrder
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 
-# Running jobs on the list: of one worker, and of all together.
-MAX_JOBS = 10
-MAX_JOBS_IN_ALL = 150
+# Running jobs on the page of one.
 MAX_JOBS_OF_ONE = 50
-# What is counted of the jobs that a worker holds, which claims some thousands ahead: of each, and
-# of all together.
-MAX_COUNTED = 6_000
-MAX_COUNTED_IN_ALL = 60_000
 MAX_TASKS = 200
-# A renewal takes a moment: only a heartbeat that is later than this is late.
-GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +96,10 @@ class WorkerAdmin(ListPageAdmin):
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the list of workers with what they run."""
         with connections[job_database()].cursor() as cursor:
-            rows = worker_pages.list_workers(cursor)
-            live = [row.id for row in rows if not row.has_ended]
-            most = _share(MAX_COUNTED, MAX_COUNTED_IN_ALL, live)
-            running = worker_pages.list_running(
-                cursor, live, max_jobs=_share(MAX_JOBS, MAX_JOBS_IN_ALL, live), max_counted=most
-            )
+            found = read_workers(cursor)
+        rows, most = found.rows, found.max_counted
         tokens = self._tokens_of(rows)
-        workers = [self._shown(row, running.get(row.id, []), tokens, most) for row in rows]
+        workers = [self._shown(row, found.running.get(row.id, []), tokens, most) for row in rows]
         states = [worker.state for worker in workers]
         context = {
             "title": _("Workers"),
@@ -120,7 +110,7 @@ class WorkerAdmin(ListPageAdmin):
             "versions": len(
                 {row.version for row in rows if not row.has_ended and row.token_id is None}
             ),
-            "is_cut": len(rows) >= worker_pages.MAX_WORKERS,
+            "is_cut": found.is_cut,
             "max_rows": worker_pages.MAX_WORKERS,
             **self._control_context(request),
         }
@@ -143,18 +133,20 @@ class WorkerAdmin(ListPageAdmin):
             say(request, text % {"id": object_id[:40]}, is_good=False)
             return HttpResponseRedirect(self.url("pgjobs_worker_changelist"))
         with connections[job_database()].cursor() as cursor:
-            row = worker_pages.get_worker(cursor, worker.pk)
-            found = worker_pages.list_running(
-                cursor, [worker.pk], max_jobs=MAX_JOBS_OF_ONE, max_counted=MAX_COUNTED
-            )
+            found = read_worker(cursor, worker.pk, max_jobs=MAX_JOBS_OF_ONE)
+        running = found.running.get(worker.pk, [])
         tasks = sorted(path for path in worker.task_paths if not is_own(path))
         context = {
             "title": _("Worker %(name)s") % {"name": worker},
             "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
             "worker": worker,
-            "facts": self._shown(row, found.get(worker.pk, []), self._tokens_of([row]), MAX_COUNTED)
-            if row is not None
-            else None,
+            "facts": next(
+                (
+                    self._shown(row, running, self._tokens_of([row]), found.max_counted)
+                    for row in found.rows
+                ),
+                None,
+            ),
             "tasks": tasks[:MAX_TASKS],
             "task_count": len(tasks),
             "more_tasks": max(0, len(tasks) - MAX_TASKS),
@@ -176,7 +168,7 @@ class WorkerAdmin(ListPageAdmin):
             return back(request, list_url)
         if order.asks_first and "confirmed" not in request.POST:
             return self._draw_confirmation(request, order)
-        count = carry_out(order, user=request.user, site=self.admin_site)
+        count = carry_out_for(request.user, order, site=self.admin_site)
         if count:
             number = ngettext("%d worker", "%d workers", count) % count
             say(request, _("%(done)s: %(number)s.") % {"done": DONE[order.verb], "number": number})
@@ -240,26 +232,3 @@ class WorkerAdmin(ListPageAdmin):
             max_more=max_counted - len(running),
             token=tokens.get(row.token_id) if row.token_id is not None else None,
         )
-
-
-def _share(most: int, most_in_all: int, live: Sequence[int]) -> int:
-    """Return how much each of the live workers may have of something."""
-    return max(1, min(most, most_in_all // max(1, len(live))))
-
-
-def state_of(row: WorkerRow) -> str:
-    """Return one of STATES."""
-    if row.has_ended:
-        return "lost" if row.lost else "ended"
-    if row.lease_left <= 0:
-        return "lost"
-    if row.is_stopping:
-        return "stopping"
-    return "quiet" if row.is_quiet else "running"
-
-
-def heartbeat_of(row: WorkerRow) -> str:
-    """Return one of HEARTBEATS: a worker renews its lease every third of it."""
-    if row.lease_left <= 0:
-        return "lost"
-    return "on-time" if row.silent <= row.lease / 3 + GRACE_SECONDS else "late"

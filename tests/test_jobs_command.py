@@ -376,6 +376,11 @@ def test_what_rows_say_steers_no_terminal(run: Any) -> None:
         assert repr(hostile)[1:-1] in repr(json.loads(as_json))
 
 
+def test_what_a_row_says_begins_no_line_of_a_table(run: Any) -> None:
+    make_job(queue_name="mail\n4711  ready")
+    assert len(run("list").splitlines()) == 2
+
+
 def test_a_long_list_of_workflows_takes_as_many_statements_as_a_short_one(
     run: Any, django_assert_max_num_queries: Any
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from django_pgjobs.values.words import IN_LINES
+from django_pgjobs.values.words import CONTROL, IN_LINES
 
 Write = Callable[[str], object]
 
@@ -81,4 +81,4 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         local = timezone.localtime(value) if timezone.is_aware(value) else value
         return local.isoformat(" ", "seconds")
-    return str(value)
+    return str(value).translate(CONTROL)

@@ -14,9 +14,7 @@ MAX_GROUPS = 50
 EVER_SECONDS = 100 * 365.25 * 86_400
 
 
-def list_groups(
-    cursor: Cursor, *, max_jobs: int = MAX_JOBS, newest_first: bool = False
-) -> list[FailureRow]:
+def list_groups(cursor: Cursor, *, max_jobs: int, newest_first: bool = False) -> list[FailureRow]:
     """Return the largest groups of the newest failed jobs, or the newest groups."""
     return list_failures(
         cursor,

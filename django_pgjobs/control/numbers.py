@@ -14,11 +14,12 @@ from django_pgjobs.queries.numbers import (
     Size,
     Times,
     enqueues_counted_until,
+    list_largest,
     quantile,
     recent_minutes,
     sum_statistics,
 )
-from django_pgjobs.queries.queue_pages import QueueRow
+from django_pgjobs.queries.queue_pages import MAX_QUEUES, QueueRow
 from django_pgjobs.queries.statistics import OTHERS
 
 MINUTE, HOUR = 60, 3_600
@@ -165,6 +166,20 @@ def finish_rate(hour: Hour) -> JobRate:
     """Return how many jobs finish per minute."""
     counts = {each.bucket: finished(each) for each in hour.minutes}
     return rate_of(counts, hour.upto, hour)
+
+
+def read_finish_rates(cursor: Cursor, hour: Hour, names: Iterable[str]) -> dict[str, JobRate]:
+    """Return how many jobs of queues finish per minute, of those with the most jobs."""
+    ended = list_largest(
+        cursor,
+        seconds=HOUR_SECONDS,
+        bucket_seconds=MINUTE,
+        by_task=False,
+        max_names=MAX_QUEUES,
+    )
+    # What ended of all the others is one number.
+    known = (name for name in names if name in ended.counts or None not in ended.counts)
+    return {name: rate_of(ended.counts.get(name, {}), ended.upto, hour) for name in known}
 
 
 def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> JobRate:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -60,12 +61,24 @@ def _without_odd_numbers(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def width_of(screen: Any) -> int | None:
+    """Return how many characters a line of a terminal has; None: it is none, and reads all."""
+    return shutil.get_terminal_size().columns if screen.isatty() else None
+
+
 def write_table(
-    write: Write, names: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str
+    write: Write,
+    names: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    nothing: str,
+    numbers: Collection[str] = (),
+    width: int | None = None,
 ) -> None:
     """Write a line of names and one per row, in columns; where there is no row, *nothing*.
 
-    What reads a table passes over its first line, and finds none behind this one.
+    What reads a table passes over its first line, and finds none behind this one. The columns
+    *numbers* end at the same place, and lines are cut that are longer than *width*.
     """
     cells = [list(names), *([_cell(value) for value in row] for row in rows)]
     if len(cells) == 1:
@@ -73,8 +86,12 @@ def write_table(
         return
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     for line in cells:
-        padded = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
-        write("  ".join(padded).rstrip())
+        padded = (
+            text.rjust(most) if name in numbers else text.ljust(most)
+            for name, text, most in zip(names, line, widths, strict=True)
+        )
+        text = "  ".join(padded).rstrip()
+        write(text if width is None or len(text) <= width else f"{text[: width - 1]}…")
 
 
 def _cell(value: object) -> str:

@@ -23,7 +23,18 @@ from django_pgjobs.checks import check_vendor
 from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks
-from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
+from django_pgjobs.management import (
+    changes,
+    enqueueing,
+    failures,
+    looks,
+    prune,
+    schedules,
+    stats,
+    tokens,
+    workers,
+    workflows,
+)
 from django_pgjobs.management.arguments import (
     ActionParser,
     add_action,
@@ -48,6 +59,9 @@ UNUSABLE = (psycopg.OperationalError, UndefinedTable, UndefinedColumn, Undefined
 
 EPILOG = """
 examples:
+  manage.py jobs stats --watch
+  manage.py jobs failures
+  manage.py jobs workers
   manage.py jobs explain 4711
   manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
@@ -68,9 +82,9 @@ examples:
 
 Each action has a --help of its own.
 
-Exit status: 0 done (pause and resume also if it was so before), 1 some job does not exist or
-was not changed, or looks stuck (stuck --fail), 2 wrong use, 3 the database cannot be reached
-or is not migrated.
+Exit status: 0 done (pause and resume also if it was so before), 1 some job or worker does not
+exist or was not changed, or a job looks stuck (stuck --fail), 2 wrong use, 3 the database cannot
+be reached or is not migrated.
 """
 
 
@@ -96,6 +110,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, parser_class=ActionParser)
+        stats.add_stats(actions)
+        failures.add_failures(actions)
+        workers.add_workers(actions)
         looks.add_looks(actions)
         changes.add_changes(actions)
         pause = add_action(
@@ -195,6 +212,9 @@ class Command(BaseCommand):
             "resume": self._resume,
             "prune": self._prune,
             "grants": self._grants,
+            "stats": partial(stats.show_stats, self._write, self.stdout),
+            "failures": partial(failures.show_failures, self._write, self.stdout),
+            "workers": partial(workers.handle, self._write, self.stdout),
             "schedules": partial(schedules.handle, self._write),
             "enqueue": partial(enqueueing.enqueue, self._write),
             "tokens": partial(tokens.handle, self._write, self._tell),

@@ -1,0 +1,203 @@
+"""`manage.py jobs workers`: who is there and what they run, and orders to them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils import translation
+
+from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
+from django_pgjobs.management.arguments import add_action, job_id
+from django_pgjobs.management.printing import Write, json_text, width_of, write_table
+from django_pgjobs.management.reading import reading
+from django_pgjobs.orders import ALL, WorkerOrder, carry_out
+from django_pgjobs.queries.worker_pages import MAX_WORKERS, HeldRow, WorkerRow
+from django_pgjobs.values.moments import duration
+from django_pgjobs.values.words import CONTROL, counted
+
+DESCRIPTION = """
+Prints the live workers, and those that ended within a day: what the page Workers of the admin
+shows. With a verb it asks workers for something, as the buttons of that page do.
+
+  worker     its name; in brackets host and process, if the name does not say them
+  state      running, quiet (takes no new jobs), stopping, ended, or lost: its lease ran out
+  heartbeat  how long ago it last renewed its lease; late: it should have done so since
+  run        jobs that it holds: those that run in its slots, async ones, and some claimed ahead
+  queues     those it serves
+"""
+EPILOG = """
+examples:
+  manage.py jobs workers
+  manage.py jobs workers --json
+  manage.py jobs workers quiet 17 18
+  manage.py jobs workers resume all
+  manage.py jobs workers stop all
+"""
+# Verb -> what it does, what was done, and why it may not be.
+VERBS = {
+    "quiet": (
+        "Let workers claim no new jobs; what they run goes on.",
+        "asked to claim no new jobs",
+        "is not live, or was asked before",
+    ),
+    "resume": (
+        "Let quiet workers take jobs again.",
+        "asked to take jobs again",
+        "is not live, or is not quiet",
+    ),
+    "stop": (
+        "Let workers end what they run, and then themselves; runjobs does not start them again.",
+        "asked to stop",
+        "is not live, or was asked before",
+    ),
+}
+NUMBERS = ("id", "heartbeat", "slots", "run")
+HEADS = ("id", "worker", "state", "heartbeat", "slots", "run", "version", "queues")
+
+
+def worker_id(text: str) -> int | None:
+    """Return the id of a worker, None for the word for all."""
+    return None if text == ALL else job_id(text)
+
+
+def add_workers(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    parser = add_action(
+        actions,
+        "workers",
+        help="Show workers and what they hold; quiet, resume and stop them.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+    verbs = parser.add_subparsers(dest="verb")
+    for name, (does, *_) in VERBS.items():
+        verb = add_action(verbs, name, help=does)
+        verb.add_argument(
+            "ids",
+            type=worker_id,
+            nargs="+",
+            metavar="id",
+            help=f"The ids of workers, as `jobs workers` prints them; {ALL}: all of them.",
+        )
+
+
+def handle(write: Write, screen: Any, *, verb: str | None, **flags: Any) -> None:
+    """Do what the flags say."""
+    if verb is None:
+        _show(write, screen, as_json=flags["json"])
+    elif None in flags["ids"]:
+        _order_all(write, verb)
+    else:
+        _order(write, verb, flags["ids"])
+
+
+# Orders
+
+
+def _order_all(write: Write, verb: str) -> None:
+    _, done, _ = VERBS[verb]
+    found = carry_out(WorkerOrder(verb, None))
+    for worker in found:
+        write(f"worker {worker.pk} ({worker.name}): {done}".translate(CONTROL))
+    if not found:
+        write("no live worker is in a state for that.")
+
+
+def _order(write: Write, verb: str, ids: list[int]) -> None:
+    """Give the order to each; raise CommandError if one was not in a state for it."""
+    _, done, not_done = VERBS[verb]
+    failed = 0
+    for each in ids:
+        found = carry_out(WorkerOrder(verb, each))
+        failed += not found
+        write(f"worker {each}: {done if found else not_done}")
+    if failed:
+        verb_form = "was" if failed == 1 else "were"
+        raise CommandError(f"{failed} of {counted(len(ids), 'worker')} {verb_form} not {done}.")
+
+
+# Looking
+
+
+@translation.override("en")
+def _show(write: Write, screen: Any, *, as_json: bool) -> None:
+    with reading() as cursor:
+        found = read_workers(cursor)
+    if as_json:
+        write(json_text([_as_values(found, row) for row in found.rows]))
+        return
+    rows = [_cells(found, row) for row in found.rows]
+    nothing = "no worker has run in the last 24 hours. Start one: manage.py runjobs."
+    write_table(write, HEADS, rows, nothing=nothing, numbers=NUMBERS, width=width_of(screen))
+    if found.is_cut:
+        write(f"there are more workers; the first {MAX_WORKERS} are shown.")
+    live = [row for row in found.rows if state_of(row) in ("running", "quiet", "stopping")]
+    if found.rows and not live:
+        write("WARNING no worker is live: nothing runs. Start one: manage.py runjobs.")
+    if len({row.version for row in live if row.token_id is None}) > 1:
+        write("WARNING live workers are of different versions.")
+
+
+def _cells(found: Workers, row: WorkerRow) -> list[object]:
+    is_late = not row.has_ended and heartbeat_of(row) == "late"
+    held = _held(found.running.get(row.id, []))
+    return [
+        row.id,
+        _worker(row),
+        state_of(row),
+        f"{duration(row.silent)}{' late' if is_late else ''}",
+        row.slots,
+        f"{found.max_counted}+" if held > found.max_counted else held,
+        row.version,
+        _queues(row),
+    ]
+
+
+def _worker(row: WorkerRow) -> str:
+    """Return its name, and where it is if that is not in it."""
+    place = f"{row.host}:{row.pid}" if row.token_id is None else "over HTTP"
+    return row.name if place in row.name else f"{row.name} ({place})"
+
+
+def _queues(row: WorkerRow) -> str:
+    names = "all" if row.queues is None else ", ".join(row.queues)
+    return f"{names} but {', '.join(row.excluded_queues)}" if row.excluded_queues else names
+
+
+def _held(running: list[HeldRow]) -> int:
+    return running[0].held if running else 0
+
+
+def _as_values(found: Workers, row: WorkerRow) -> dict[str, Any]:
+    running = found.running.get(row.id, [])
+    return {
+        "id": row.id,
+        "name": row.name,
+        "host": row.host if row.token_id is None else None,
+        "pid": row.pid if row.token_id is None else None,
+        "is_over_http": row.token_id is not None,
+        "version": row.version,
+        "state": state_of(row),
+        "heartbeat": heartbeat_of(row),
+        "heartbeat_seconds": row.silent,
+        "lease_seconds": row.lease,
+        "ended_seconds": row.ended_ago,
+        "age_seconds": row.age,
+        "queues": row.queues,
+        "excluded_queues": row.excluded_queues,
+        "slots": row.slots,
+        "held": _held(running),
+        "jobs": [
+            {
+                "id": job.id,
+                "task_path": job.task_path,
+                "queue_name": job.queue_name,
+                "seconds": job.seconds,
+            }
+            for job in running
+        ],
+    }

@@ -1,0 +1,327 @@
+"""`manage.py jobs stats`, `failures` and `workers`: what the pages show, for who has no browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command, load_command_class
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import translation
+from psycopg import sql
+
+from django_pgjobs import pause
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.management import stats
+from django_pgjobs.models import Pause, QueueSample, QueueSettings
+from django_pgjobs.queries import numbers
+from django_pgjobs.queries.statistics import Cell, Minute, measure_queues, write_statistics
+from django_pgjobs.values.words import CONTROL
+from tests.admin.overview_support import ago, record
+from tests.admin.test_failures import make_failed
+from tests.factories import (
+    make_job,
+    make_jobs,
+    make_running_job,
+    make_worker,
+)
+
+pytestmark = pytest.mark.django_db
+
+NOW = sql.SQL("now()")
+LATER = sql.SQL("now() + interval '1 hour'")
+ALL_LISTS = (["stats"], ["failures"], ["workers"])
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `jobs` with words of a command line; return what it prints."""
+
+    def run_one(*words: object) -> str:
+        call_command("jobs", *map(str, words))
+        return capsys.readouterr().out
+
+    return run_one
+
+
+def rows_of(printed: str) -> list[list[str]]:
+    """Return the cells of a table, between two spaces at least, without its head."""
+    return [
+        [cell.strip() for cell in line.split("  ") if cell] for line in printed.splitlines()[1:]
+    ]
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what was written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_stats_has_a_line_per_queue_with_what_waits_and_runs(run: Any) -> None:
+    worker = make_worker()
+    make_running_job(worker, queue_name="mail")
+    make_jobs(3, queue_name="mail", ready_at=ago(7_200))
+    make_job(queue_name="mail", due_at=LATER)
+    make_jobs(2, queue_name="mail", due_at=LATER, attempts=1)
+    make_job(queue_name="mail", hold="dependencies")
+    make_job(queue_name="alone", due_at=LATER)
+    head, *_ = printed = run("stats").splitlines()
+    assert head.split() == list(stats.HEADS)
+    alone, mail = rows_of("\n".join(printed))
+    assert alone[:7] == ["alone", "active", "0", "0", "0", "1", "0"]
+    assert mail[:8] == ["mail", "active", "3", "1", "2", "1", "1", "2 h"]
+    assert len(printed) == 3
+
+
+def test_stats_shows_how_much_ended_and_for_how_long_it_ran(run: Any) -> None:
+    make_jobs(30, queue_name="mail", status="successful", finished_at=ago(200))
+    make_jobs(10, queue_name="mail", status="failed", finished_at=ago(200))
+    make_job(queue_name="idle", due_at=LATER)
+    record()
+    idle, mail = rows_of(run("stats"))
+    assert idle[-4:] == ["0.0", "-", "-", "-"]
+    assert mail[-4:-2] == ["8.0", "25.0"]
+    by_name = {row["queue"]: row for row in json.loads(run("stats", "--json"))}
+    assert by_name["mail"]["finished_per_minute"] == 8.0
+    assert (by_name["mail"]["finished_hour"], by_name["mail"]["failed_hour"]) == (40, 10)
+
+
+def test_stats_shows_half_and_95_percent_of_the_times(run: Any) -> None:
+    cell = Cell([100, 0, 0, 0])
+    cell.waits[2], cell.runs[4], cell.runs[14] = 100, 90, 10
+    minute = int(datetime.now(UTC).timestamp()) // 60 - 5
+    with connection.cursor() as cursor:
+        write_statistics(cursor, [Minute(minute, {("mail", "a"): cell})])
+    [mail] = rows_of(run("stats"))
+    # The ends of their classes: at most that is true of all that is in one.
+    assert mail[-2:] == ["16 ms", "16.4 s"]
+    [row] = json.loads(run("stats", "--json"))
+    assert row["run_seconds"] == {"p50": 0.016, "p95": 16.384}
+    assert row["wait_seconds"] == {"p50": 0.004, "p95": 0.004}
+
+
+def test_stats_says_who_paused_a_queue_and_why(run: Any) -> None:
+    make_worker()
+    pause(queue="reports", reason="PDF bug\nin 2.1", by="anna", until=timedelta(hours=3))
+    pause(queue="mail")
+    _, mail, reports, *said = run("stats").splitlines()
+    assert (mail.split()[1], reports.split()[1]) == ("PAUSED", "PAUSED")
+    assert said[0].startswith("mail: paused ")
+    assert said[0].endswith(" ago")
+    assert said[1].startswith("reports: paused by anna ")
+    assert said[1].endswith(" ago (resumes in 2 h 59 min): PDF bug in 2.1")
+    found = {row["queue"]: row for row in json.loads(run("stats", "--json"))}
+    assert (found["reports"]["state"], found["reports"]["paused_by"]) == ("paused", "anna")
+    assert found["reports"]["reason"] == "PDF bug\nin 2.1"
+
+
+def test_stats_warns_of_a_queue_that_no_live_worker_takes(run: Any) -> None:
+    make_worker(queues=["mail"])
+    make_job(queue_name="mail")
+    make_job(queue_name="fax")
+    make_jobs(2, queue_name="telex")
+    assert run("stats").splitlines()[-2:] == [
+        "WARNING queue fax: 1 job is ready and no live worker takes it.",
+        "WARNING queue telex: 2 jobs are ready and no live worker takes them.",
+    ]
+    found = {row["queue"]: row["is_unserved"] for row in json.loads(run("stats", "--json"))}
+    assert found == {"fax": True, "mail": False, "telex": True}
+
+
+def test_stats_shows_the_limit_of_a_queue_and_what_is_not_counted(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    QueueSettings.objects.create(queue_name="mail", max_running=4)
+    make_running_job(make_worker(), queue_name="mail")
+    assert rows_of(run("stats"))[0][2:4] == ["0", "1/4"]
+    monkeypatch.setattr(numbers, "FEW", 2)
+    make_jobs(9, queue_name="mail")
+    assert rows_of(run("stats"))[0][2:4] == ["2+", "1+/4"]
+
+
+def test_stats_takes_as_many_statements_for_many_queues_as_for_one(
+    run: Any, django_assert_max_num_queries: Any
+) -> None:
+    make_worker()
+    for number in range(61):
+        make_job(queue_name=f"queue {number:02}")
+    with django_assert_max_num_queries(8):
+        *rows, note = run("stats").splitlines()[1:]
+    assert len(rows) == 60
+    assert note == "there are more queues; the first 60 are shown."
+
+
+def test_stats_says_how_old_a_sample_is(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "FEW", 2)
+    make_worker()
+    make_jobs(9, queue_name="mail")
+    with connection.cursor() as cursor:
+        measure_queues(cursor)
+    assert len(run("stats").splitlines()) == 2
+    QueueSample.objects.update(measured_at=Now() - timedelta(seconds=120))
+    _, mail, note = run("stats").splitlines()
+    assert mail.split()[2] == "9"
+    assert re.fullmatch(r"what waits and runs is as of 2 min( [0-9]+ s)? ago\.", note)
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, *words: str) -> list[float]:
+    """Watch until somebody types Ctrl-C in the third pause; return the pauses."""
+    pauses: list[float] = []
+
+    def pause_once(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", pause_once)
+    call_command("jobs", "stats", "--watch", *words, stdout=screen)
+    return pauses
+
+
+def test_stats_is_drawn_anew_until_somebody_has_seen_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_job(queue_name="mail")
+    terminal, pipe = Terminal(), io.StringIO()
+    assert watch(monkeypatch, terminal) == [2, 2, 2]
+    drawings = terminal.getvalue().split(stats.CLEAR)
+    assert drawings[0] == ""
+    assert [drawing.splitlines()[2].split()[0] for drawing in drawings[1:]] == ["mail"] * 3
+    assert watch(monkeypatch, pipe, "5") == [5, 5, 5]
+    assert "\x1b" not in pipe.getvalue()
+    assert len([line for line in pipe.getvalue().splitlines() if line.startswith("--- ")]) == 3
+
+
+def test_a_program_does_not_watch() -> None:
+    with pytest.raises(CommandError, match="not allowed with"):
+        call_command("jobs", "stats", "--watch", "--json")
+
+
+# Failures
+
+
+def test_failures_are_told_by_task_class_and_message(run: Any) -> None:
+    make_failed("order 17 is gone", count=2)
+    [newest] = make_failed("order 18 is gone", finished_at=ago(20))
+    make_failed("card refused", name="KeyError", finished_at=ago(7_200))
+    first, second = rows_of(run("failures"))
+    error = "Refused: order 18 is gone"
+    assert first[:3] + first[4:] == ["3", "3", "3", str(newest), "shop.tasks.pay", error]
+    assert first[3].endswith(" s")
+    assert second[:4] == ["1", "0", "1", "2 h"]
+    found = json.loads(run("failures", "--json"))
+    assert (found[0]["jobs"], found[0]["newest_id"]) == (3, newest)
+    assert found[0]["error_class"] == "shop.errors.Refused"
+    assert found[0]["error_message"] == "order * is gone"
+
+
+def test_the_newest_failures_come_first_if_asked_for(run: Any) -> None:
+    make_failed("often", count=3, finished_at=ago(600))
+    make_failed("lately", finished_at=ago(5))
+    assert [row[-1] for row in rows_of(run("failures"))] == ["Refused: often", "Refused: lately"]
+    newest = rows_of(run("failures", "--newest"))
+    assert [row[-1] for row in newest] == ["Refused: lately", "Refused: often"]
+
+
+def test_failures_says_what_it_leaves_out(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(51):
+        make_failed("refused", task_path=f"shop.tasks.pay_{number}")
+    said = run("failures").splitlines()[-1]
+    assert said == "there are 51 groups; the first 50 are shown."
+    monkeypatch.setattr("django_pgjobs.management.failures.MAX_JOBS", 2)
+    *_, row, said = run("failures").splitlines()
+    assert row.endswith("Refused: refused")
+    assert said == "only the newest 2 failed jobs were looked at."
+
+
+def test_a_message_of_many_lines_is_in_one(run: Any) -> None:
+    make_failed('syntax error at "x"\nLINE 1: x\n        ^')
+    assert run("failures").splitlines()[1].endswith('Refused: syntax error at "x" LINE 1: x ^')
+
+
+def test_a_terminal_gets_as_much_of_a_line_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_failed("the card was refused for 17 EUR: " + "ask the bank. " * 9)
+    monkeypatch.setenv("COLUMNS", "60")
+    terminal = Terminal()
+    call_command("jobs", "failures", stdout=terminal)
+    line = terminal.getvalue().splitlines()[1]
+    assert len(line) == 60
+    assert "  pay   Refused: the card" in line
+    assert line.endswith("…")
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["stats"], "no queue has jobs, settings, a pause or a worker of its own."),
+        (["failures"], "no job has failed."),
+        (["workers"], "no worker has run in the last 24 hours. Start one: manage.py runjobs."),
+    ],
+)
+def test_a_list_of_nothing_says_so(run: Any, words: list[str], said: str) -> None:
+    assert run(*words) == f"{said}\n"
+    assert json.loads(run(*words, "--json")) == []
+
+
+def make_all(text: str) -> None:
+    """Make a queue, a failure and a worker that are called *text*."""
+    make_job(queue_name=text, ready_at=ago(3.5))
+    make_failed(text, name=text, task_path=text, finished_at=ago(3.5))
+    make_worker(text, host=text, queues=[text], version=text, heartbeat_at=ago(3.5))
+    Pause.objects.create(kind="queue", name=text, reason=text, paused_by=text, paused_at=Now())
+
+
+@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+def test_what_rows_say_steers_no_terminal_and_begins_no_line(run: Any, words: list[str]) -> None:
+    hostile = "a\x1b[31m\u202eb\x9b\nc"
+    make_all(hostile)
+    printed = run(*words)
+    assert "a\\x1b[31m\\x202eb\\x9b" in printed
+    assert printed.translate(CONTROL) == printed.replace("\n", "\\x0a")
+    assert not [line for line in printed.splitlines() if line.startswith("c")]
+    as_json = run(*words, "--json")
+    assert as_json.translate(CONTROL) == as_json.replace("\n", "\\x0a")
+    assert repr(hostile)[1:-1] in repr(json.loads(as_json))
+
+
+@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+def test_tables_are_english_whatever_the_project_speaks(run: Any, words: list[str]) -> None:
+    make_all("mail")
+    with translation.override("de"):
+        printed = run(*words)
+    assert re.search(r" [0-9]+[.][0-9] s", printed)
+
+
+@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+def test_a_database_that_takes_too_long_is_told(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise TooSlow("too slow")
+
+    monkeypatch.setattr("django_pgjobs.management.reading.time_budget", refuse)
+    with pytest.raises(CommandError, match="did not answer within 15 s") as caught:
+        call_command("jobs", *words)
+    assert caught.value.returncode == 1
+
+
+@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+def test_the_help_explains_each_column(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    with pytest.raises(SystemExit):
+        command.parse_args([*words, "--help"])
+    said = capsys.readouterr().out
+    module = __import__(f"django_pgjobs.management.{words[0]}", fromlist=["HEADS"])
+    plain = {"queue", "id", "slots", "version", "task", "error"}
+    assert [head for head in module.HEADS if head not in plain and head not in said] == []

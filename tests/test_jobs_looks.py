@@ -15,13 +15,14 @@ from django.db.models.functions import Now
 from django.utils import translation
 from psycopg import sql
 
-from django_pgjobs import pause
+from django_pgjobs import pause, workflow
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.management import stats
 from django_pgjobs.models import Pause, QueueSample, QueueSettings
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.statistics import Cell, Minute, measure_queues, write_statistics
 from django_pgjobs.values.words import CONTROL
+from tests import tasks
 from tests.admin.overview_support import ago, record
 from tests.admin.test_failures import make_failed
 from tests.factories import (
@@ -30,6 +31,7 @@ from tests.factories import (
     make_running_job,
     make_worker,
 )
+from tests.test_stuck import usually
 
 pytestmark = pytest.mark.django_db
 
@@ -299,6 +301,19 @@ def test_tables_are_english_whatever_the_project_speaks(run: Any, words: list[st
     with translation.override("de"):
         printed = run(*words)
     assert re.search(r" [0-9]+[.][0-9] s", printed)
+
+
+def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
+    make_worker(task_paths=["tests.tasks.add"])
+    waiting = make_job()
+    with workflow("payroll") as flow:
+        flow.add(tasks.add.s(1, 1))
+    usually(12)
+    make_running_job(last_attempted_at=ago(7_200))
+    with translation.override("de"):
+        assert f"job {waiting}: ready to run\n  Nothing holds" in run("explain", waiting)
+        assert "look there what it waits for." in run("workflows", flow.pk)
+        assert "It has run for 2 h; jobs of its task usually take 2.0 s" in run("stuck")
 
 
 @pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from django.utils import timezone, translation
+from django.utils import timezone
 
 from django_pgjobs.control.failures import MAX_JOBS, class_name, list_groups, message_of
 from django_pgjobs.management.arguments import add_action
-from django_pgjobs.management.printing import Write, json_text, width_of, write_table
+from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.failures import FailureRow
 from django_pgjobs.values.moments import duration
@@ -63,7 +63,7 @@ def add_failures(actions: Any) -> None:
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
 
-@translation.override("en")
+@in_english()
 def show_failures(write: Write, screen: Any, **flags: Any) -> None:
     """Print the groups of failed jobs."""
     with reading() as cursor:

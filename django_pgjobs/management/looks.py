@@ -9,13 +9,12 @@ import time
 from typing import Any
 
 from django.db import connections
-from django.utils import translation
 
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.arguments import add_action, count, job_id
-from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
@@ -107,7 +106,7 @@ def _with_detail(row: dict[str, Any]) -> str:
     """Return both lines of the admin's list as one, such as "ready (waits for other jobs)"."""
     if row["detail"] is None:
         return str(row["status"])
-    with translation.override("en"):  # as all that commands print
+    with in_english():
         text = str(row["detail"].label)
     return f"{row['status']} ({text[:1].lower()}{text[1:]})"
 

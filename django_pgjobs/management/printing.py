@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from django_pgjobs.values.words import CONTROL, IN_LINES
 
@@ -23,6 +23,13 @@ Write = Callable[[str], object]
 _IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
 # As of a program that SIGPIPE ends.
 EXIT_READER_GONE = 141
+
+
+@contextmanager
+def in_english() -> Iterator[None]:
+    """Let what pages translate be English, as all that commands print."""
+    with translation.override("en"):
+        yield
 
 
 @contextmanager

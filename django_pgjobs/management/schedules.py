@@ -14,7 +14,7 @@ from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.management.arguments import add_action, end_instant, instant, whole_number
 from django_pgjobs.management.enqueueing import read_arguments
-from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
 from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.planning import Planned
@@ -153,6 +153,7 @@ def _iso(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat()
 
 
+@in_english()
 def _next(write: Write, flags: dict[str, Any]) -> None:
     if flags["name"] is not None:
         schedules = [control.get_schedule(flags["name"])]

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from django.utils import timezone, translation
+from django.utils import timezone
 
 from django_pgjobs.control.numbers import (
     Hour,
@@ -21,7 +21,7 @@ from django_pgjobs.control.numbers import (
     read_hour,
 )
 from django_pgjobs.management.arguments import add_action, whole_number
-from django_pgjobs.management.printing import Write, json_text, width_of, write_table
+from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.queue_pages import Queues, list_queues
 from django_pgjobs.values.moments import duration
@@ -109,7 +109,7 @@ def add_stats(actions: Any) -> None:
     )
 
 
-@translation.override("en")
+@in_english()
 def show_stats(write: Write, screen: Any, **flags: Any) -> None:
     """Print the numbers of all queues, once or again and again."""
     if flags["watch"] is not None:

@@ -6,11 +6,10 @@ import argparse
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import translation
 
 from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
 from django_pgjobs.management.arguments import add_action, job_id
-from django_pgjobs.management.printing import Write, json_text, width_of, write_table
+from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.orders import ALL, WorkerOrder, carry_out
 from django_pgjobs.queries.worker_pages import MAX_WORKERS, HeldRow, WorkerRow
@@ -123,7 +122,7 @@ def _order(write: Write, verb: str, ids: list[int]) -> None:
 # Looking
 
 
-@translation.override("en")
+@in_english()
 def _show(write: Write, screen: Any, *, as_json: bool) -> None:
     with reading() as cursor:
         found = read_workers(cursor)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from django_pgjobs import schedule
 from django_pgjobs.models import Job, Occurrence, Schedule
@@ -85,7 +85,8 @@ def test_next_tells_what_the_clock_does(run: Any) -> None:
         "  2026-03-29 03:00:00+02:00  2026-03-29 01:00:00Z  the clock is put forward over its time",
         "  2026-03-30 02:30:00+02:00  2026-03-30 00:30:00Z",
     ]
-    lines = run("next", "--count", 1, "--after", "2026-10-24T12:00Z")
+    with translation.override("de"):
+        lines = run("next", "--count", 1, "--after", "2026-10-24T12:00Z")
     assert lines[1].endswith("the clock shows it twice: the first time")
 
 

@@ -43,7 +43,7 @@ from django_pgjobs.management.arguments import (
     span,
 )
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import json_text, while_somebody_reads
+from django_pgjobs.management.printing import in_english, json_text, while_somebody_reads
 from django_pgjobs.management.spelling import doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
@@ -242,6 +242,7 @@ class Command(BaseCommand):
 
     # Looking
 
+    @in_english()
     def _explain(self, **flags: Any) -> None:
         discover_tasks()
         try:
@@ -268,6 +269,7 @@ class Command(BaseCommand):
         names = ("status", "queue", "task", "limit")
         looks.list_jobs(self._write, as_json=flags["json"], **{name: flags[name] for name in names})
 
+    @in_english()
     def _stuck(self, **flags: Any) -> None:
         count = looks.list_stuck(self._write, as_json=flags["json"])
         if count and flags["fail"]:
@@ -279,6 +281,7 @@ class Command(BaseCommand):
         except LookupError as error:
             raise CommandError(str(error)) from error
 
+    @in_english()
     def _workflows(self, **flags: Any) -> None:
         if flags["id"] is None:
             workflows.list_workflows(

@@ -30,6 +30,7 @@ EPILOG = """
 examples:
   manage.py jobs failures
   manage.py jobs failures --newest | head
+  manage.py jobs requeue --task shop.tasks.push_product --error "timed out"
   manage.py jobs failures --json | jq '.[] | select(.jobs_hour > 10)'
 """
 NUMBERS = ("jobs", "hour", "day", "newest", "id")

@@ -25,6 +25,7 @@ OF_TEXT = {
     "exclude_queues",
     "queue",
     "task",
+    "error",
     "key",
     "reason",
     "by",

@@ -80,11 +80,12 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     Django's forms write no rows, unless a subclass allows it.
 
-    *walks*: what `time_budget` says, of all that its pages read.
+    *walks* and *one_snapshot*: what `time_budget` says, of all that its pages read.
     """
 
     nav_key: ClassVar[str] = ""
     walks: ClassVar[bool] = False
+    one_snapshot: ClassVar[bool] = False
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     object_history_template = "admin/pgjobs/history.html"
@@ -221,7 +222,12 @@ def within_budget(
 ) -> HttpResponse:
     """Return the page that *draw* makes, rendered, or one that says it reads too much."""
     try:
-        with time_budget(job_database(), PAGE_SECONDS, walks=model_admin.walks):
+        with time_budget(
+            job_database(),
+            PAGE_SECONDS,
+            walks=model_admin.walks,
+            one_snapshot=model_admin.one_snapshot,
+        ):
             response = draw()
             if isinstance(response, TemplateResponse):
                 response.render()

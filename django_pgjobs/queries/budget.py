@@ -30,7 +30,12 @@ BEGINNING = 1 / 3
 
 @contextmanager
 def time_budget(
-    alias: str, seconds: float, *, walks: bool = False, together: bool = False
+    alias: str,
+    seconds: float,
+    *,
+    walks: bool = False,
+    together: bool = False,
+    one_snapshot: bool = False,
 ) -> Iterator[Callable[[], None]]:
     """Let no statement on *alias* in the block take longer than *seconds*, nor compile (JIT).
 
@@ -43,11 +48,19 @@ def time_budget(
     With *walks* statements find their first rows by walking an index, step by step. Without it the
     planner, which takes a table for empty if a VACUUM saw it before it was filled, would read and
     sort all of it for each step.
+
+    With *one_snapshot* all statements see what was committed when the block began; in a transaction
+    that was open before, they see what its isolation gives.
     """
     longest = seconds * (1 - BEGINNING) if together else seconds
     limits = {"statement_timeout": f"{max(int(longest * 1000), 1)}ms", "jit": "off"}
-    with apart(alias), _with_settings(alias, limits | WALKING if walks else limits):
-        yield _go_on_in(seconds if together else math.inf)
+    freezes = one_snapshot and connections[alias].get_autocommit()
+    with apart(alias):
+        if freezes:
+            with connections[alias].cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with _with_settings(alias, limits | WALKING if walks else limits):
+            yield _go_on_in(seconds if together else math.inf)
 
 
 @contextmanager

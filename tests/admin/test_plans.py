@@ -35,7 +35,7 @@ CELLS = 40
 MAX_QUERIES = 12
 MAX_BYTES = 150_000
 # What begins and ends transactions asks for nothing.
-CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT")
+CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT", "SET TRANSACTION")
 
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
     tabs: ("MAX_COUNTED", "MAX_READ", "MAX_SAMPLED"),

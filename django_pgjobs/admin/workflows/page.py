@@ -20,6 +20,8 @@ class BatchAdmin(PageAdmin):
     """Workflows and their batches; who sees some jobs sees the workflows of only such jobs."""
 
     nav_key: ClassVar[str] = "workflows"
+    # The numbers of a tree are those of its parts.
+    one_snapshot: ClassVar[bool] = True
     actions = None
 
     def get_urls(self) -> list[Any]:

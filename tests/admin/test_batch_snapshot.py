@@ -1,0 +1,47 @@
+"""The numbers of a batch's page are of one moment, whatever is committed while it is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from django_pgjobs.admin.workflows import batch_page
+from tests.admin.test_workflows import PAGE, plain, read
+from tests.factories import make_batch
+from tests.helpers import connect
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_total_is_that_of_the_lines(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_batch("payroll", jobs=5, successful=1)
+    list_tree = batch_page.list_tree
+
+    def list_and_change(*args: Any, **flags: Any) -> Any:
+        rows = list_tree(*args, **flags)
+        with connect() as other:
+            other.execute("UPDATE pgjobs_batch SET successful = 4")
+            other.execute("UPDATE pgjobs_batch SET tree_completed_at = now()")
+        return rows
+
+    monkeypatch.setattr(batch_page, "list_tree", list_and_change)
+    text = plain(read(admin_client, PAGE, root))
+    numbers = "5 jobs: 1 successful, 0 failed, 0 cancelled, 4 unfinished"
+    # In its head and in its line.
+    assert text.count(numbers) == 2
+    # The next one sees what was committed.
+    monkeypatch.undo()
+    assert "4 successful" in plain(read(admin_client, PAGE, root))
+
+
+def test_in_a_transaction_of_the_project_the_page_is_drawn(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_batch("payroll", jobs=5, failed=1)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert "1 of 5 jobs" in plain(read(admin_client, PAGE, root))

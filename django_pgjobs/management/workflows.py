@@ -7,15 +7,26 @@ from typing import Any
 
 from django.db import connections
 
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.workflow_pages import MAX_SUMMED, TreeRow, list_tree, summarise_trees
+from django_pgjobs.queries.workflow_pages import (
+    MAX_SUMMED,
+    TreeRow,
+    list_failed,
+    list_tree,
+    summarise_trees,
+)
 
 COUNTS = ("jobs", "successful", "failed", "cancelled")
 LISTED = ("id", "name", "state", *COUNTS, "created_at")
 OF_TREE = ("id", "batch", "state", *COUNTS)
+OF_FAILED = ("id", "task_path", "attempts", "finished_at", "exception_class", "message")
+# That finding the failed jobs of a tree may take, as on its page in the admin.
+FAILED_SECONDS = 2.0
 
 
 def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
@@ -43,7 +54,7 @@ def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) 
 def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
     """Write a batch and what is below it, and what it waits for; raise LookupError if it is gone.
 
-    At most MAX_SUMMED batches, owners right before what is below them.
+    At most MAX_SUMMED batches, owners right before what is below them; then what failed.
     """
     top = Batch.objects.filter(pk=batch_id).first()
     with connections[job_database()].cursor() as cursor:
@@ -52,11 +63,17 @@ def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
         raise LookupError(f"there is no batch {batch_id}.")
     is_cut = len(tree) > MAX_SUMMED
     rows = list(_lines(tree[:MAX_SUMMED]))
+    failed = _find_failed(batch_id) if is_cut or any(row.failed for row in tree) else []
     reasons = top.explain().reasons
     if as_json:
         batches = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
-        reasons_told = [{"code": each.code, "text": each.text} for each in reasons]
-        write(json_text({"batches": batches, "is_cut": is_cut, "reasons": reasons_told}))
+        told = {
+            "batches": batches,
+            "is_cut": is_cut,
+            "reasons": [{"code": each.code, "text": each.text} for each in reasons],
+            "failed_jobs": failed,
+        }
+        write(json_text(told))
         return
     cells = [(i, "  " * depth + name, *rest) for depth, i, name, *rest in rows]
     write_table(write, OF_TREE, cells, nothing=f"there is no batch {batch_id}.")
@@ -64,6 +81,26 @@ def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
         write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
     for reason in reasons:
         write(f"{reason.text} [{reason.code}]")
+    if failed is None:
+        write("The failed jobs could not be found in time.")
+    elif failed:
+        write("Newest failed jobs:")
+        write_table(write, OF_FAILED, [tuple(job.values()) for job in failed], nothing="")
+
+
+def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
+    """Return the newest failed jobs of a tree as OF_FAILED says, None if that takes too long."""
+    alias = job_database()
+    try:
+        with time_budget(alias, FAILED_SECONDS), connections[alias].cursor() as cursor:
+            found = list_failed(cursor, batch_id)
+    except TooSlow:
+        return None
+    rows = (
+        (job.id, job.task_path, job.attempts, job.finished_at, job.error_class, job.first_line)
+        for job in found
+    )
+    return [dict(zip(OF_FAILED, row, strict=True)) for row in rows]
 
 
 def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:

@@ -1,8 +1,9 @@
-"""What the pages of workflows read: bounded numbers of whole trees, none of them from jobs."""
+"""What the pages of workflows read: bounded numbers of whole trees, and a few failed jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from django_pgjobs.queries.arrays import array_text
@@ -14,6 +15,9 @@ MAX_SHOWN = 100
 # Right below one batch; its own page has the others.
 MAX_CHILDREN = 30
 MAX_NAMED = 5
+MAX_FAILED = 10
+# Failed jobs of all trees in which those of a tree of more than MAX_SUMMED batches are looked for.
+MAX_LOOKED_AT = 10_000
 
 
 class TreeSum(NamedTuple):
@@ -48,6 +52,26 @@ class TreeRow(NamedTuple):
     waits_for: list[int]
 
 
+class FailedJob(NamedTuple):
+    """A job that failed for good, with the start of its last error.
+
+    *allowed* is how many attempts there may be; None: as its task declares.
+    """
+
+    id: int
+    task_path: str
+    attempts: int
+    allowed: int | None
+    finished_at: datetime | None
+    error_class: str
+    message: str
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the message."""
+        return next(iter(self.message.strip().splitlines()), "")
+
+
 def summarise_trees(cursor: Cursor, ids: Iterable[int]) -> dict[int, TreeSum]:
     """Return the numbers of batches with all below them, by id; without those that are gone."""
     params = {"ids": array_text(sorted(ids)), "max_batches": MAX_SUMMED}
@@ -74,3 +98,18 @@ def list_tree(
         "max_named": MAX_NAMED,
     }
     return [TreeRow._make(row) for row in fetch(cursor, "list_tree", params)]
+
+
+def list_failed(cursor: Cursor, batch_id: int) -> list[FailedJob]:
+    """Return the newest failed jobs of a batch and all below it, at most MAX_FAILED.
+
+    All of the first MAX_SUMMED batches are found. Where there are more, so are those among the
+    MAX_LOOKED_AT that failed last.
+    """
+    params = {
+        "batch_id": batch_id,
+        "max_batches": MAX_SUMMED,
+        "max_looked_at": MAX_LOOKED_AT,
+        "max_jobs": MAX_FAILED,
+    }
+    return [FailedJob._make(row) for row in fetch(cursor, "list_failed_in_tree", params)]

@@ -30,7 +30,8 @@ TERMS = {
         "({it}.hold IS NULL"
         " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = length({it}.hold)))"
     ),
-    # Beside `status = 'ready'` and a batch: the same for the index of jobs of batches that wait.
+    # Beside a batch, and `status = 'ready'` or that of a finished job: the same for the index of
+    # jobs of batches that wait, or that have finished.
     "is_of_batches": (
         "({it}.batch_id IS NOT NULL"
         " OR (SELECT TRUE FROM generate_series(1, 100000000) AS n WHERE n = {it}.batch_id))"

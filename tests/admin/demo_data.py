@@ -317,5 +317,7 @@ def _fill_payroll() -> None:
     # What plain SQL adds is counted by the server.
     make_jobs(88, TASKS[4][0], queue_name="reports", batch_id=pay)
     Batch.objects.filter(pk=pay).update(sealed_at=Now())
-    make_job(TASKS[4][0], queue_name="reports", status="failed", batch_id=cheques, attempts=3,
-             errors=[error_of(2)], finished_at=ago(12), enqueued_at=ago(50))  # fmt: skip
+    for number, batch in enumerate((pay, pay, cheques, cheques, cheques, cheques)):
+        make_job(TASKS[4][0], queue_name="reports", status="failed", batch_id=batch, attempts=3,
+                 max_attempts=3, errors=[error_of(number + 3)], finished_at=ago(42 - 6 * number),
+                 enqueued_at=ago(50))  # fmt: skip

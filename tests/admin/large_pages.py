@@ -221,7 +221,8 @@ def _workflows(client: Client) -> Iterator[Page]:
     ]  # fmt: skip
     for query in queries:
         yield Page(f"workflows: {query}", f"{listed}?{urlencode(query)}")
-    for name, batch_id in (("large", TREES), ("part", TREES + 7), ("small", 77)):
+    shown = (("large", TREES), ("part", TREES + 7), ("many jobs", 1), ("small", 77))
+    for name, batch_id in shown:
         address = reverse("admin:pgjobs_batch_change", args=[batch_id])
         yield Page(f"workflow: {name}", address)
         yield Page(f"workflow: {name}, further on", f"{address}?behind={TREES + 1_500}")

@@ -49,7 +49,7 @@ BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
     preview: ("MAX_COUNTED", "MAX_SKIPPED", "MAX_ROWS"),
     job_page: ("MAX_LOOKED_AT",),
     listing: ("LOOK_THROUGH",),
-    workflow_pages: ("MAX_SUMMED",),
+    workflow_pages: ("MAX_SUMMED", "MAX_LOOKED_AT"),
     limit_pages: ("MAX_JOBS", "MAX_RUNNING", "MAX_STATES"),
     queue_pages: ("MAX_RUNNING",),
 }

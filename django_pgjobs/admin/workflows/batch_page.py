@@ -24,6 +24,7 @@ from django_pgjobs.admin.workflows.drawing import (
     bar_of,
     job_links,
 )
+from django_pgjobs.admin.workflows.failed_jobs import failed_jobs
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import with_states
@@ -123,6 +124,7 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
         "total": total,
         "bar": bar_of(total),
         "jobs": job_links(model_admin, batch.pk, of_tree=True),
+        "failed": failed_jobs(model_admin, total),
         "max_summed": MAX_SUMMED,
         "lines": tree_lines(model_admin, rows[:MAX_SHOWN]),
         "shown": min(len(rows), MAX_SHOWN),

@@ -1,0 +1,98 @@
+"""`manage.py jobs workflows ID`: which jobs of a tree failed, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_pgjobs.management import workflows
+from django_pgjobs.queries import workflow_pages
+from tests.factories import make_batch, make_job
+from tests.test_admin import NOW
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `jobs workflows` with words of a command line; return what it prints."""
+
+    def run_one(*words: object) -> str:
+        call_command("jobs", "workflows", *map(str, words))
+        return capsys.readouterr().out
+
+    return run_one
+
+
+def fail(batch: int, message: str = "no such order\nreally") -> int:
+    """Make a job that failed for good."""
+    error = {"exception_class": "shop.errors.Missing", "message": message}
+    columns = {"errors": [error], "attempts": 3, "finished_at": NOW}
+    return make_job("shop.tasks.pay", status="failed", batch_id=batch, **columns)
+
+
+def test_the_failed_jobs_of_a_tree_are_below_it(run: Any) -> None:
+    root = make_batch("payroll", tree_completed_at=NOW, completed_at=NOW)
+    part = make_batch("part", parent_id=root, jobs=2, failed=2)
+    first, second = fail(part), fail(part, "\x1b[31mred")
+    text = run(root).partition("Newest failed jobs:\n")[2]
+    head, *lines = text.splitlines()
+    assert head.split() == list(workflows.OF_FAILED)
+    assert [line.split()[:3] for line in lines] == [
+        [str(second), "shop.tasks.pay", "3"],
+        [str(first), "shop.tasks.pay", "3"],
+    ]
+    assert lines[0].endswith("shop.errors.Missing  \\x1b[31mred")
+    assert lines[1].endswith("shop.errors.Missing  no such order")
+    found = json.loads(run(root, "--json"))["failed_jobs"]
+    assert [job["id"] for job in found] == [second, first]
+    assert found[1] == {
+        "id": first,
+        "task_path": "shop.tasks.pay",
+        "attempts": 3,
+        "finished_at": found[1]["finished_at"],
+        "exception_class": "shop.errors.Missing",
+        "message": "no such order",
+    }
+
+
+def test_at_most_ten_are_told(run: Any) -> None:
+    root = make_batch(jobs=12, failed=12)
+    failed = [fail(root) for _ in range(12)]
+    found = json.loads(run(root, "--json"))["failed_jobs"]
+    assert [job["id"] for job in found] == failed[:1:-1]
+
+
+def test_where_nothing_failed_nothing_is_told(run: Any) -> None:
+    root = make_batch(jobs=1)
+    assert "failed jobs" not in run(root)
+    assert json.loads(run(root, "--json"))["failed_jobs"] == []
+
+
+def test_those_that_are_not_found_in_time_are_told_so(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_slowly(cursor: Any, batch_id: int) -> Any:
+        cursor.execute("SELECT pg_sleep(10)")
+
+    root = make_batch("payroll", jobs=1, failed=1)
+    monkeypatch.setattr(workflows, "FAILED_SECONDS", 0.1)
+    monkeypatch.setattr(workflows, "list_failed", list_slowly)
+    text = run(root)
+    assert "payroll" in text
+    assert "The failed jobs could not be found in time." in text
+    assert json.loads(run(root, "--json"))["failed_jobs"] is None
+
+
+def test_a_tree_of_many_batches_is_looked_through_where_nothing_failed_in_those_shown(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflow_pages, "MAX_SUMMED", 2)
+    monkeypatch.setattr(workflows, "MAX_SUMMED", 2)
+    root = make_batch()
+    parts = [make_batch(parent_id=root) for _ in range(5)]
+    failed = fail(parts[-1])
+    assert [job["id"] for job in json.loads(run(root, "--json"))["failed_jobs"]] == [failed]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from django_pgjobs.admin.overview.failures import class_name
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.control.failures import class_name
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.budget import apart
 from django_pgjobs.queries.database import job_database

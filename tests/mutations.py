@@ -2,7 +2,7 @@
 
     python -m tests.mutations               all of them
     python -m tests.mutations token lease   those whose names contain one of the words
-    python -m tests.mutations --part 2/12   the second twelfth: .ci/run takes one in turn
+    python -m tests.mutations --part 2/24   the second 24th: .ci/run takes one in turn
     python -m tests.mutations --list
 
 Each mutation is made in a copy of the project, where the tests that guard it are run until one

@@ -1,7 +1,7 @@
 """Run a part of the variants of each test: `pytest --variants 2/3` runs the second third.
 
-A rule that is tested with fifty inputs is tested with all of them by README's command. `.ci/run`
-tests it again with other versions, and takes a part in turn.
+A rule that is tested with fifty inputs needs no fifty tests at each change: README's command takes
+a third of them, and `.ci/run` a part in turn, with other versions.
 """
 
 from __future__ import annotations

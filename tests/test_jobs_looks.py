@@ -340,3 +340,15 @@ def test_the_help_explains_each_column(
     module = __import__(f"django_pgjobs.management.{words[0]}", fromlist=["HEADS"])
     plain = {"queue", "id", "slots", "version", "task", "error"}
     assert [head for head in module.HEADS if head not in plain and head not in said] == []
+
+
+# Lists
+
+
+def test_finished_jobs_are_listed_by_their_end(run: Any) -> None:
+    last, first = (
+        make_job(status="failed", finished_at=sql.SQL(f"now() - interval '{ago} hours'"))
+        for ago in (1, 2)
+    )
+    rows = json.loads(run("list", "--status", "failed", "--json"))
+    assert [row["id"] for row in rows] == [last, first]

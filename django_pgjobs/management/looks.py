@@ -15,9 +15,10 @@ from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.arguments import add_action, count, job_id
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
+from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.status import JobStatus
+from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration
 
 # Between two looks for the answer of a worker.
@@ -79,14 +80,19 @@ def list_jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the newest jobs, those that have not finished unless a *status* is named."""
-    jobs = Job.objects.order_by("-id").only(*LISTED, *DETAILS)
+    """Print the newest jobs, those that have not finished unless a *status* is named.
+
+    Finished ones are listed in the order of their end, for which there is an index.
+    """
+    jobs = Job.objects.only(*LISTED, *DETAILS)
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
+    jobs = jobs.order_by("-finished_at" if status in FINISHED else "-id")
     if queue is not None:
         jobs = jobs.filter(queue_name=queue)
     if task is not None:
         jobs = jobs.filter(task_path=task)
-    found = list(jobs[:limit])
+    with reading(walks=True):
+        found = list(jobs[:limit])
     paused = find_paused(found)
     rows = [
         {name: getattr(job, name) for name in LISTED}

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from django_pgjobs.queries import batches
+from django_pgjobs.worker.claiming import errands as errands_module
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -98,6 +99,30 @@ def test_keys_whose_turn_failed_are_told_of_again() -> None:
     errands.note_ended([row_of_job(1, lane="a")])
     plan(duty)
     assert plan(duty)[1]["lanes"] == {"a"}
+
+
+def test_what_waits_for_an_upkeep_that_cannot_go_on_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pump goes on meanwhile. What is forgotten, other workers find at their polls."""
+    monkeypatch.setattr(errands_module, "MOST_WAITING", 3)
+    errands = Errands()
+    for number, key in enumerate("abcd"):
+        errands.note_ended([row_of_job(1, lane=key)])
+        errands.look_by(float(number))
+    assert errands.take_freed() == {"b", "c", "d"}
+    assert errands.take_look_time() == 1.0
+
+
+def test_keys_of_turns_that_fail_again_and_again_do_not_add_up() -> None:
+    errands = Errands()
+    duty = FreedKeys(errands)
+    for key in ("a", "b", "c"):
+        errands.note_ended([row_of_job(1, lane=key)])
+        turn, given = plan(duty)
+        assert given["lanes"] == {"a"}
+    turn.receive([[]])
+    assert plan(duty)[1]["lanes"] == {"b", "c"}
 
 
 # What tasks report

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import OldJobs, find_old_job, prune_jobs
+from django_pgjobs.worker.turns import refusals as refusals_module
 from django_pgjobs.worker.turns.careful import in_pages
 from django_pgjobs.worker.turns.refusals import LOCKED_SECONDS, Refusals
 from tests.factories import count_jobs, get_job, make_jobs
@@ -199,3 +200,25 @@ def test_a_log_that_stands_still_keeps_no_other_thread_from_leaving_jobs_alone(
 
     assert list(refusals.in_pages(own, take, size=1, find=lambda _: {7: "task"})) == [[]]
     assert logged == [(False, [7])]
+
+
+def test_what_is_known_of_tasks_that_are_not_here_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anybody who may enqueue can name ever other tasks."""
+    monkeypatch.setattr(refusals_module, "MOST_KNOWN", 3)
+    refusals = Refusals()
+    refusals.note_unknown(["gone.a", "gone.b"])
+    refusals.note_unknown(["gone.c", "gone.d"])
+    assert refusals.passed_over_paths() == ["gone.b", "gone.c", "gone.d"]
+
+
+def test_tasks_that_are_not_left_alone_any_more_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusals = Refusals()
+    with monkeypatch.context() as past:
+        past.setattr(refusals_module, "UNKNOWN_SECONDS", -1.0)
+        refusals.note_unknown(["gone.a"])
+    refusals.note_unknown(["gone.b"])
+    assert refusals.passed_over_paths() == [*refusals._paths] == ["gone.b"]

@@ -17,13 +17,17 @@ from django_pgjobs.queries.claims import ClaimedRow
 
 T = TypeVar("T")
 
+# Requests of a kind that wait for an upkeep that cannot go on. Beyond that the oldest are
+# forgotten: they are hints, and each worker looks at its poll interval, too.
+MOST_WAITING = 10_000
+
 
 class Errands:
     """Requests to the upkeep; safe from any thread."""
 
     def __init__(self) -> None:
-        self._look_times: deque[float] = deque()
-        self._freed: deque[str] = deque()
+        self._look_times: deque[float] = deque(maxlen=MOST_WAITING)
+        self._freed: deque[str] = deque(maxlen=MOST_WAITING)
         # Carries wake-ups while the upkeep runs.
         self._pair: tuple[socket.socket, socket.socket] | None = None
 

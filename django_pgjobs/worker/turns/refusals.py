@@ -37,7 +37,8 @@ PATH_LIMIT = 10
 TASK_SECONDS = 10.0
 # How long the jobs of a task that is not here are left to others; then it is tried and told again.
 UNKNOWN_SECONDS = 60.0
-# How many jobs are remembered; beyond that the oldest are tried again before their time.
+# How many jobs, and how many tasks, are remembered; beyond that the oldest are tried again before
+# their time.
 MOST_KNOWN = 10_000
 # How many refused jobs one pass looks for before other work goes on.
 PATIENCE = 100
@@ -116,7 +117,10 @@ class Refusals:
             logger.error(what, path, some)
 
     def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
-        self._paths = self._paths | dict.fromkeys(paths, time.monotonic() + seconds)
+        now = time.monotonic()
+        known = {path: until for path, until in self._paths.items() if until > now}
+        known |= dict.fromkeys(paths, now + seconds)
+        self._paths = dict(list(known.items())[-MOST_KNOWN:])
 
     def in_pages(
         self,

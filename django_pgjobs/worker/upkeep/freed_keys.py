@@ -21,6 +21,7 @@ class FreedKeys(Duty):
 
     def __init__(self, errands: Errands) -> None:
         self._errands = errands
+        # Those of a turn that is not answered yet.
         self._lanes: set[str] = set()
         self._told_at = 0.0
 
@@ -28,12 +29,11 @@ class FreedKeys(Duty):
         return self._told_at + GAP_SECONDS if self._lanes or self._errands.has_freed else math.inf
 
     def plan(self, turn: Turn) -> None:
-        self._lanes |= self._errands.take_freed()
-        lanes = frozenset(self._lanes)
+        self._lanes = self._lanes or self._errands.take_freed()
 
         def note(rows: Rows) -> None:
-            self._lanes -= lanes
+            self._lanes = set()
             self._told_at = time.monotonic()
 
-        send = partial(claims.send_key_wakeup, channel=JOBS_CHANNEL, lanes=lanes)
+        send = partial(claims.send_key_wakeup, channel=JOBS_CHANNEL, lanes=self._lanes)
         turn.add(send, note)

@@ -13,9 +13,10 @@ from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.models.batch_states import is_of_whole
 from django_pgjobs.permissions import is_narrowed, may, whole_workflows
-from django_pgjobs.queries import batch_care, batch_retries
+from django_pgjobs.queries import batch_care
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.workflow_pages import summarise_trees
+from django_pgjobs.workflows.retrying import find_refusal
 
 # Batches that one statement deletes.
 PAGE_BATCHES = 1_000
@@ -88,13 +89,12 @@ def begin_retry(batch_id: int) -> str:
     "" if it may.
     """
     with connections[job_database()].cursor() as cursor:
-        held = batch_retries.hold_tree(cursor, batch_id)
-        if held is None or held[1]:
-            return _("Stopped: the workflow is being deleted.")
-        owner_id = batch_retries.find_cancelled_owner(cursor, batch_id)
-    if owner_id is None:
+        refused = find_refusal(cursor, batch_id)
+    if refused is None:
         return ""
-    return _("Stopped: batch %d above it is cancelled. Retry that one.") % owner_id
+    if refused.cancelled_id is None:
+        return _("Stopped: the workflow is being deleted.")
+    return _("Stopped: batch %d above it is cancelled. Retry that one.") % refused.cancelled_id
 
 
 def delete_batches(root_id: int) -> None:

@@ -22,6 +22,16 @@ PAGE = 1_000
 Requeue = Callable[[list[int]], list[jobs.RequeuedJob]]
 
 
+class RefusedRetry(NamedTuple):
+    """Why nothing of a tree may run again: what `Batch.retry` raises.
+
+    *cancelled_id* is the batch above it that is cancelled; None: the tree is gone, or is to be.
+    """
+
+    error: JobError
+    cancelled_id: int | None = None
+
+
 class RequeuedTree(NamedTuple):
     """The *ids* of jobs that were requeued, and *touched*, the batches of these.
 
@@ -41,8 +51,8 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
     statuses = [JobStatus.FAILED.value, *([JobStatus.CANCELLED.value] if cancelled else [])]
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        hold(cursor, id_of(batch))
-        refuse_below_cancelled(cursor, batch.pk)
+        if refused := find_refusal(cursor, id_of(batch)):
+            raise refused.error
         # What another retry has let succeed meanwhile is left.
         requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None, statuses=statuses)
         return len(requeue_tree(cursor, batch.pk, statuses, requeue).ids)
@@ -77,24 +87,22 @@ def _open_again(cursor: Cursor, batch_id: int, touched: set[int], *, uncancels: 
     batches.open_again(cursor, touched)
 
 
-def hold(cursor: Cursor, batch_id: int) -> None:
-    """Keep the tree of a batch from being deleted; raise JobError if it is being deleted."""
+def find_refusal(cursor: Cursor, batch_id: int) -> RefusedRetry | None:
+    """Keep a tree from being deleted until the transaction ends, or return why nothing of it may
+    run again.
+    """
     held = batch_retries.hold_tree(cursor, batch_id)
     if held is None:
-        raise unknown(batch_id)
+        return RefusedRetry(unknown(batch_id))
     root_id, is_deleting = held
     if is_deleting:
-        raise JobError(f"workflow {root_id} is being deleted: nothing of it runs again.")
-
-
-def refuse_below_cancelled(cursor: Cursor, batch_id: int) -> None:
-    """Raise JobError if a batch above is cancelled: its cancel would end what runs again."""
+        said = f"workflow {root_id} is being deleted: nothing of it runs again."
+        return RefusedRetry(JobError(said))
     owner_id = batch_retries.find_cancelled_owner(cursor, batch_id)
-    if owner_id is not None:
-        raise JobError(
-            f"batch {batch_id} cannot be run again: batch {owner_id} above it is cancelled. "
-            "Retry that one, with cancelled=True."
-        )
+    if owner_id is None:
+        return None
+    said = f"batch {batch_id} cannot be run again: batch {owner_id} above it is cancelled. "
+    return RefusedRetry(JobError(said + "Retry that one, with cancelled=True."), owner_id)
 
 
 def _requeue(

@@ -17,7 +17,7 @@ from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_problems, get_conf
 from django_pgjobs.declaring.backends import find_backend_problems
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
-from django_pgjobs.declaring.own_tasks import EXAMPLE
+from django_pgjobs.declaring.own_tasks import EXAMPLE, is_ours
 from django_pgjobs.declaring.registry import (
     IMPORT_ERRORS,
     BrokenModule,
@@ -67,8 +67,8 @@ def _options_of_ours(params: Any) -> Iterator[frozenset[str]]:
         found = getattr(load_module(module_name), name)
     except IMPORT_ERRORS:  # Django says what is wrong there
         return
-    if issubclass(getattr(found, "task_class", object), Task):
-        yield frozenset(getattr(found, "known_options", ()))
+    if is_ours(found):
+        yield frozenset(found.known_options)
 
 
 @register()
@@ -155,8 +155,9 @@ def _reference_problems(task: AnyTask) -> Iterator[str]:
     if not isinstance(task, Task) or not (task.merge or task.on_failure):
         return
     try:
-        # The class may not be imported down here.
-        getattr(task.get_backend(), "check_references", lambda task: None)(task)
+        backend: Any = task.get_backend()
+        if is_ours(backend):
+            backend.check_references(task)
     except ImproperlyConfigured:  # of its backend, it says enough where it is used
         return
     except InvalidTask as error:
@@ -175,9 +176,7 @@ def check_backends(
         backends = {alias: task_backends[alias] for alias in task_backends.settings}
     except ImproperlyConfigured:
         return []  # it says enough where it is used
-    # The class may not be imported down here; a project may have a subclass of it.
-    bases = {base.__module__ for backend in backends.values() for base in type(backend).__mro__}
-    if "django_pgjobs.backend" in bases:
+    if any(map(is_ours, backends.values())):
         return []
     named = ", ".join(f"{alias!r} is {type(it).__name__}" for alias, it in backends.items())
     return [

@@ -30,7 +30,7 @@ from django_pgjobs.declaring.options import (
     find_function_problems,
     find_timeout_problems,
 )
-from django_pgjobs.declaring.own_tasks import find_queue_problems
+from django_pgjobs.declaring.own_tasks import find_queue_problems, is_ours
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
@@ -193,7 +193,7 @@ class Task(TaskNames, AnyTask):
         item.
         """
         backend: Any = self.get_backend()
-        if hasattr(backend, "enqueue_many"):
+        if is_ours(backend):
             ids: list[str] = backend.enqueue_many(self, arguments)
             return ids
         # Another backend, such as Django's dummy in tests.
@@ -218,7 +218,7 @@ class Task(TaskNames, AnyTask):
         reach Python, so `task_enqueued` is not sent. Raise TypeError behind another backend.
         """
         backend: Any = self.get_backend()
-        if not hasattr(backend, "enqueue_from"):
+        if not is_ours(backend):
             raise TypeError(
                 f"enqueue_from() needs PgJobsBackend behind TASKS[{self.backend!r}], got "
                 f"{type(backend).__qualname__}. Use enqueue_many() instead."

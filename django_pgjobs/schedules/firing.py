@@ -20,6 +20,7 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.own_tasks import is_ours
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
 from django_pgjobs.enqueueing.meeting import noting_met
 from django_pgjobs.exceptions import UnknownTask
@@ -320,7 +321,7 @@ def _enqueue_together(
             groups.setdefault(of.task_path, []).append((row, item))
     for group in groups.values():
         task = cases[group[0][0].schedule].task
-        if len(group) < 2 or not hasattr(task.get_backend(), "enqueue_many"):
+        if len(group) < 2 or not is_ours(task.get_backend()):
             continue
         # The session hears nothing while the keys of a statement are made, and ends if that takes
         # long: the first statements show how long they take.

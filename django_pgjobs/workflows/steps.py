@@ -17,6 +17,7 @@ from django_pgjobs.compat import Task as BaseTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.keys import parse_template
+from django_pgjobs.declaring.own_tasks import is_ours
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.declaring.tasks import Task, has_start_keys
@@ -51,7 +52,7 @@ def check_task(task: object) -> AnyTask:
     if not isinstance(task, BaseTask):
         raise TypeError(f"expected a task, got {reprlib.repr(task)}.")
     backend: Any = task.get_backend()
-    if not hasattr(backend, "check_task"):
+    if not is_ours(backend):
         raise InvalidTask(
             f"expected {task.module_path} to have a backend whose jobs our workers run, got "
             f"{task.backend!r}."

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+# Of the recursive CTE that it is the body of: a walk from place to place, the nth of these.
+_PLACES = """\
+(
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND {job.is_walked} AND job.lane {lane}
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.*, {it}.place + 1
+    FROM {it}
+    CROSS JOIN LATERAL (
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND {job.is_walked} AND job.lane {lane}
+            AND (job.backend, job.queue_name, job.is_async, -job.priority)
+            > ({it}.backend, {it}.queue_name, {it}.is_async, {it}.urgency)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
+        LIMIT 1
+    ) AS following"""
+
 CLAIM_TERMS = {
+    # Where jobs may run now, without keys and with keys: each backend, queue, kind and priority.
+    "plain_places": _PLACES.replace("{lane}", "IS NULL"),
+    "keyed_places": _PLACES.replace("{lane}", "IS NOT NULL"),
     # Of a job: it may run now, has no keys, and a worker may take it, by what is *excluded*.
     "is_claimable": (
         "{{it}.is_ready} AND {{it}.is_walked} AND {it}.lane IS NULL"

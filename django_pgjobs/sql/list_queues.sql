@@ -20,55 +20,11 @@
 -- Index: pgjobs_job_live_pkey, pgjobs_queue_sample_measured, pgjobs_job_ready, pgjobs_job_ready_lanes
 WITH RECURSIVE {pgjobs_job_live.sizes_now},
 plain AS (
-    (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT
-        following.backend, following.queue_name, following.is_async, following.urgency,
-        plain.place + 1
-    FROM plain
-    CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
-            AND (job.backend, job.queue_name, job.is_async, -job.priority)
-            > (plain.backend, plain.queue_name, plain.is_async, plain.urgency)
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    ) AS following
+    {plain.plain_places}
     WHERE plain.place < %(max_lanes)s::integer
 ),
 keyed AS (
-    (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT
-        following.backend, following.queue_name, following.is_async, following.urgency,
-        keyed.place + 1
-    FROM keyed
-    CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-            AND (job.backend, job.queue_name, job.is_async, -job.priority)
-            > (keyed.backend, keyed.queue_name, keyed.is_async, keyed.urgency)
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    ) AS following
+    {keyed.keyed_places}
     WHERE keyed.place < %(max_lanes)s::integer
 ),
 waiting AS MATERIALIZED (

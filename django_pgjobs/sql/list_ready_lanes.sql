@@ -30,27 +30,7 @@ WITH RECURSIVE plain AS (
     ) AS following
 ),
 keyed AS (
-    (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT following.backend, following.queue_name, following.is_async, following.urgency
-    FROM keyed
-    CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-            AND (job.backend, job.queue_name, job.is_async, -job.priority)
-            > (keyed.backend, keyed.queue_name, keyed.is_async, keyed.urgency)
-        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
-        LIMIT 1
-    ) AS following
+    {keyed.keyed_places}
 )
 SELECT
     lane.backend, lane.queue_name, lane.urgency, lane.is_async,

@@ -44,14 +44,14 @@ class DeclaredSchedule:
 
     name: str
     task: AnyTask = field(repr=False)
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(hash=False)
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rule: Rule
-    jitter: timedelta
-    missed: str
-    grace: timedelta
-    overlap: str
-    max_runs: int | None
+    jitter: timedelta = timedelta()
+    missed: str = "latest"
+    grace: timedelta = timedelta(days=1)
+    overlap: str = "allow"
+    max_runs: int | None = None
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of its row; instants as text, so that JSON can hold all."""
@@ -107,15 +107,6 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 OF_RULE = frozenset(each.name for each in fields(Rule))
-DEFAULTS: dict[str, Any] = {
-    "args": (),
-    "kwargs": {},
-    "max_runs": None,
-    "jitter": timedelta(),
-    "missed": "latest",
-    "grace": timedelta(days=1),
-    "overlap": "allow",
-}
 
 
 def schedule(task: AnyTask, **options: Unpack[ScheduleOptions]) -> DeclaredSchedule:
@@ -186,8 +177,8 @@ def _checked(task: AnyTask, given: dict[str, Any]) -> DeclaredSchedule:
         )
     if unknown:
         raise TypeError(unknown_options(unknown, ScheduleOptions.__annotations__))
-    given = {"timezone": get_default_timezone_name(), "name": task.module_path, **DEFAULTS, **given}
-    args, kwargs = given["args"], given["kwargs"]
+    given = {"timezone": get_default_timezone_name(), "name": task.module_path, **given}
+    args, kwargs = given.get("args", ()), given.get("kwargs", {})
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise TypeError(f"expected args to be a list, got {args!r}.")
     if not isinstance(kwargs, Mapping):

@@ -18,7 +18,7 @@ from django_pgjobs.management.printing import Write, in_english, json_text, writ
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.status import FINISHED, JobStatus
+from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
 
 # Between two looks for the answer of a worker.
@@ -102,19 +102,18 @@ def list_jobs(
     if as_json:
         write(json_text(rows))
         return
-    cells = [
-        [_with_detail(row) if name == "status" else row[name] for name in LISTED] for row in rows
-    ]
+    shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
+    cells = [[row[name] for name in LISTED] for row in shown]
     write_table(write, LISTED, cells, nothing=f"no such job is {status or 'ready or running'}.")
 
 
-def _with_detail(row: dict[str, Any]) -> str:
+def _with_detail(status: str, detail: Hold | Detail | None) -> str:
     """Return both lines of the admin's list as one, such as "ready (waits for other jobs)"."""
-    if row["detail"] is None:
-        return str(row["status"])
+    if detail is None:
+        return status
     with in_english():
-        text = str(row["detail"].label)
-    return f"{row['status']} ({text[:1].lower()}{text[1:]})"
+        text = str(detail.label)
+    return f"{status} ({text[:1].lower()}{text[1:]})"
 
 
 def list_stuck(write: Write, *, as_json: bool) -> int:

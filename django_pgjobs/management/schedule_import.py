@@ -16,32 +16,32 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.importing import (
     Imported,
-    columns_of_celery_beat,
-    columns_of_django_q,
     import_rows,
+    row_of_celery_beat,
+    row_of_django_q,
 )
 from django_pgjobs.schedules.words import when_of
 from django_pgjobs.values.words import counted
 
-# Where their rows are, and what makes columns of ours of them.
-SOURCES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
-    "celery-beat": ("django_celery_beat", "PeriodicTask", columns_of_celery_beat),
-    "django-q2": ("django_q", "Schedule", columns_of_django_q),
+# Where their rows are, and what makes rows of ours of them.
+SOURCES: dict[str, tuple[str, str, Callable[[Any], Schedule]]] = {
+    "celery-beat": ("django_celery_beat", "PeriodicTask", row_of_celery_beat),
+    "django-q2": ("django_q", "Schedule", row_of_django_q),
 }
 
 
-def import_schedules(write: Write, flags: dict[str, Any]) -> None:
+def import_schedules(write: Write, source: str, *, is_dry: bool) -> None:
     """Import their rows, or say what would be imported; raise CommandError if some cannot be."""
-    app, model, columns_of = SOURCES[flags["source"]]
+    app, model, row_of = SOURCES[source]
     try:
         theirs = apps.get_model(app, model)._default_manager.order_by("pk")
     except LookupError:
         raise CommandError(f"expected {app!r} in INSTALLED_APPS: its rows are read.") from None
-    found = import_rows(theirs, columns_of)
+    found = import_rows(theirs, row_of)
     refused = 0
     with transaction.atomic(using=job_database()):
         for each in found:
-            said = _made(each, is_dry=flags["dry_run"])
+            said = _made(each, is_dry=is_dry)
             refused += said.startswith("not taken")
             write(f"{each.name}: {said}")
     if refused:

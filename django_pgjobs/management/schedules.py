@@ -82,19 +82,22 @@ def _add_range(parser: CommandParser) -> None:
 def handle(write: Write, *, verb: str, **flags: Any) -> None:
     """Do what the flags say; raise CommandError or ValueError if that is not possible."""
     discover_tasks()
+    name: Any = flags.get("name")
     verbs = {
-        "list": _list,
-        "next": _next,
-        "run": _run,
-        "pause": _pause,
-        "resume": _resume,
-        "skip": _skip,
-        "unskip": _unskip,
-        "backfill": _backfill,
-        "import": import_schedules,
+        "list": lambda: _list(write, as_json=flags["json"]),
+        "next": lambda: _next(write, name, flags["count"], flags["after"]),
+        "run": lambda: _run(write, name, flags["arguments"], by=flags["by"]),
+        "pause": lambda: _pause(write, name, by=flags["by"], reason=flags["reason"]),
+        "resume": lambda: _resume(write, name),
+        "skip": lambda: _skip(write, name, by=flags["by"]),
+        "unskip": lambda: _unskip(write, name),
+        "backfill": lambda: _backfill(
+            write, name, flags["begin"], flags["end"], by=flags["by"], is_dry=flags["dry_run"]
+        ),
+        "import": lambda: import_schedules(write, flags["source"], is_dry=flags["dry_run"]),
     }
     try:
-        verbs[verb](write, flags)
+        verbs[verb]()
     except LookupError as error:
         raise CommandError(str(error.args[0])) from None
 
@@ -102,10 +105,10 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
 # Looking
 
 
-def _list(write: Write, flags: dict[str, Any]) -> None:
+def _list(write: Write, *, as_json: bool) -> None:
     rows = list(Schedule._default_manager.order_by("name"))
     skipped = skipped_ahead(row.name for row in rows)
-    if flags["json"]:
+    if as_json:
         write(json_text([_as_json(row, skipped.get(row.name, [])) for row in rows]))
         return
     cells = [_cells(row, skipped.get(row.name, [])) for row in rows]
@@ -154,15 +157,15 @@ def _iso(value: datetime | None) -> str | None:
 
 
 @in_english()
-def _next(write: Write, flags: dict[str, Any]) -> None:
-    if flags["name"] is not None:
-        schedules = [control.get_schedule(flags["name"])]
+def _next(write: Write, name: str | None, count: int, after: datetime | None) -> None:
+    if name is not None:
+        schedules = [control.get_schedule(name)]
     else:
         schedules = list(Schedule._default_manager.filter(retired_at=None).order_by("name"))
     for schedule in schedules:
         write(f"{schedule.name}: {when_of(schedule)}, {state_of(schedule)}")
         try:
-            planned = control.upcoming(schedule, flags["count"], after=flags["after"])
+            planned = control.upcoming(schedule, count, after=after)
         except ValueError as error:
             write(f"  {error}")
             continue
@@ -170,7 +173,7 @@ def _next(write: Write, flags: dict[str, Any]) -> None:
             write(f"  {_in_zone(schedule, each)}")
         if not planned:
             write("  nothing is to come")
-    if flags["name"] is None:
+    if name is None:
         _tell_of_missing(write, set(Schedule._default_manager.values_list("name", flat=True)))
 
 
@@ -185,64 +188,63 @@ def _in_zone(schedule: Schedule, planned: Planned) -> str:
 # Changing
 
 
-def _run(write: Write, flags: dict[str, Any]) -> None:
-    given = flags["arguments"]
+def _run(write: Write, name: str, given: str | None, *, by: str) -> None:
     arguments = None if given is None else read_arguments(given)
-    job_id, is_new = control.run_now(flags["name"], by=flags["by"], arguments=arguments)
+    job_id, is_new = control.run_now(name, by=by, arguments=arguments)
     said = f"enqueued job {job_id}"
     if not is_new:
         said = f"nothing enqueued, already there: job {job_id} has the unique key"
-    write(f"schedule {flags['name']}: {said}")
+    write(f"schedule {name}: {said}")
 
 
-def _pause(write: Write, flags: dict[str, Any]) -> None:
-    changed = control.pause_schedule(flags["name"], by=flags["by"], reason=flags["reason"])
-    write(f"schedule {flags['name']}: {'paused' if changed else 'was paused before'}")
+def _pause(write: Write, name: str, *, by: str, reason: str) -> None:
+    changed = control.pause_schedule(name, by=by, reason=reason)
+    write(f"schedule {name}: {'paused' if changed else 'was paused before'}")
 
 
-def _resume(write: Write, flags: dict[str, Any]) -> None:
-    changed = control.resume_schedule(flags["name"])
-    write(f"schedule {flags['name']}: {'resumed' if changed else 'was not paused'}")
+def _resume(write: Write, name: str) -> None:
+    changed = control.resume_schedule(name)
+    write(f"schedule {name}: {'resumed' if changed else 'was not paused'}")
 
 
-def _skip(write: Write, flags: dict[str, Any]) -> None:
-    skipped = control.skip_next(flags["name"], by=flags["by"])
-    write(f"schedule {flags['name']}: skips {_short(skipped)}")
+def _skip(write: Write, name: str, *, by: str) -> None:
+    skipped = control.skip_next(name, by=by)
+    write(f"schedule {name}: skips {_short(skipped)}")
 
 
-def _unskip(write: Write, flags: dict[str, Any]) -> None:
-    taken_back = unskip(flags["name"])
+def _unskip(write: Write, name: str) -> None:
+    taken_back = unskip(name)
     times = ", ".join(map(_short, taken_back))
     said = f"does not skip {times} any more" if taken_back else "skipped nothing to come"
-    write(f"schedule {flags['name']}: {said}")
+    write(f"schedule {name}: {said}")
 
 
-def _backfill(write: Write, flags: dict[str, Any]) -> None:
-    name, begin, end = flags["name"], flags["begin"], flags["end"]
-    if flags["dry_run"]:
+def _backfill(
+    write: Write, name: str, begin: datetime, end: datetime, *, by: str, is_dry: bool
+) -> None:
+    if is_dry:
         instants = control.occurrences_to_backfill(name, begin, end)
         for each in instants:
             write(_short(each))
-        write(f"schedule {name}: {len(instants)} would be enqueued{_why_none(instants, flags)}")
+        why = "" if instants else _why_none(name, begin, end)
+        write(f"schedule {name}: {len(instants)} would be enqueued{why}")
         return
-    found = control.backfill(name, begin, end, by=flags["by"])
+    found = control.backfill(name, begin, end, by=by)
+    why = "" if any(found) else _why_none(name, begin, end)
     write(
         f"schedule {name}: {found.enqueued} enqueued, {found.joined} joined a job that was "
-        f"already there, {found.known} were known, {found.failed} failed"
-        f"{_why_none(any(found), flags)}"
+        f"already there, {found.known} were known, {found.failed} failed{why}"
     )
     if found.failed:
         raise CommandError(f"{found.failed} occurrences could not be enqueued.")
 
 
-def _why_none(found: object, flags: dict[str, Any]) -> str:
+def _why_none(name: str, begin: datetime, end: datetime) -> str:
     """Return what of a schedule's own bounds lets a range have no occurrence."""
-    row = control.get_schedule(flags["name"])
-    if found:
-        return ""
-    if row.ends_at is not None and row.ends_at <= flags["begin"]:
+    row = control.get_schedule(name)
+    if row.ends_at is not None and row.ends_at <= begin:
         return f": it ended at {_short(row.ends_at)}"
-    if row.starts_at is not None and row.starts_at > flags["end"]:
+    if row.starts_at is not None and row.starts_at > end:
         return f": it starts at {_short(row.starts_at)}"
     return ": no occurrence in this range needs a job"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
 
 import psycopg
 from django.core.management.base import CommandError
@@ -13,6 +13,7 @@ from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.exceptions import ServerUnreachable
+from django_pgjobs.management.arguments import QueueSlots
 from django_pgjobs.management.grants import WORKER, missing_grants
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
@@ -40,13 +41,12 @@ def load_tasks(conf: Conf) -> None:
         logger.error("tasks are left out: %s", module, exc_info=module.error)
 
 
-def excluded_queues(flags: dict[str, Any]) -> tuple[str, ...]:
+def excluded_queues(served: QueueSlots, excluded: Collection[str]) -> tuple[str, ...]:
     """Return the queues to leave out: those of remote tasks, too, unless --queues names them."""
-    queues = flags["queues"]
-    if queues.names is not None:
-        return tuple(flags["exclude_queues"])
-    others = [name for name in remote_queues() if name not in queues.slots]
-    return (*flags["exclude_queues"], *(q for q in others if q not in flags["exclude_queues"]))
+    if served.names is not None:
+        return tuple(excluded)
+    others = set(remote_queues()).difference(served.slots, excluded)
+    return (*excluded, *sorted(others))
 
 
 def look_at_server(alias: str) -> Server:

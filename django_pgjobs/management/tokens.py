@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -125,24 +126,27 @@ def handle(write: Write, tell: Write, *, verb: str, **flags: Any) -> None:
     if verb == "list":
         _list(write, only_valid=not flags["all"], as_json=flags["json"])
     elif verb == "create":
-        _create(write, tell, flags)
+        _create(write, tell, flags["name"], _scope_of(flags), by=flags["by"])
     elif verb == "rotate":
-        _rotate(write, tell, flags)
+        _rotate(write, tell, flags["id"], keep=flags["keep"], by=flags["by"])
     else:
         _revoke(write, flags["ids"])
 
 
-def _create(write: Write, tell: Write, flags: dict[str, Any]) -> None:
-    scope = TokenScope(
+def _scope_of(flags: Mapping[str, Any]) -> TokenScope:
+    return TokenScope(
         verbs=[verb.strip() for given in flags["may"] for verb in given.split(",")],
         queues=flags["queue"],
         tasks=flags["task"],
         per_second=flags["per_second"],
         expires_at=timezone.now() + flags["expires"] if flags["expires"] else None,
     )
+
+
+def _create(write: Write, tell: Write, name: str, scope: TokenScope, *, by: str) -> None:
     for doubt in doubts(tasks=scope.tasks or ()):
         tell(f"WARNING {doubt}")
-    token, secret = create_token(flags["name"], scope, by=flags["by"])
+    token, secret = create_token(name, scope, by=by)
     _show(write, tell, token, secret)
 
 
@@ -151,12 +155,12 @@ def _show(write: Write, tell: Write, token: Token, secret: str) -> None:
     write(secret)
 
 
-def _rotate(write: Write, tell: Write, flags: dict[str, Any]) -> None:
+def _rotate(write: Write, tell: Write, token_id: int, *, keep: timedelta, by: str) -> None:
     try:
-        token, secret = rotate_token(flags["id"], keep=flags["keep"], by=flags["by"])
+        token, secret = rotate_token(token_id, keep=keep, by=by)
     except (LookupError, ValueError) as error:
         raise CommandError(str(error.args[0])) from None
-    old = Token.objects.get(pk=flags["id"])
+    old = Token.objects.get(pk=token_id)
     tell(f"token {old.pk} is good until {timezone.localtime(old.expires_at):%Y-%m-%d %H:%M:%S%z}.")
     _show(write, tell, token, secret)
 

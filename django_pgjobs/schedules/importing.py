@@ -45,14 +45,12 @@ class Imported(NamedTuple):
     is_wanted: bool = True
 
 
-def import_rows(rows: Iterable[Any], columns_of: Callable[[Any], dict[str, Any]]) -> list[Imported]:
-    """Return the import of each row; *columns_of* raises ValueError for one that cannot be ours."""
-    return list(_imported(rows, columns_of))
+def import_rows(rows: Iterable[Any], row_of: Callable[[Any], Schedule]) -> list[Imported]:
+    """Return the import of each row; *row_of* raises ValueError for one that cannot be ours."""
+    return list(_imported(rows, row_of))
 
 
-def _imported(
-    rows: Iterable[Any], columns_of: Callable[[Any], dict[str, Any]]
-) -> Iterator[Imported]:
+def _imported(rows: Iterable[Any], row_of: Callable[[Any], Schedule]) -> Iterator[Imported]:
     for theirs in rows:
         name = str(theirs.name or f"{getattr(theirs, 'func', 'schedule')} {theirs.pk}")
         if getattr(theirs, "task", None) == CLEANUP:
@@ -60,7 +58,8 @@ def _imported(
             yield Imported(name, None, said, is_wanted=False)
             continue
         try:
-            row = Schedule(name=name, **columns_of(theirs))
+            row = row_of(theirs)
+            row.name = name
             for problem in find_name_problems(name):
                 raise ValueError(problem)
             task = find_task(row.task_path)
@@ -80,29 +79,31 @@ def _dropped(theirs: Any) -> tuple[str, ...]:
     )
 
 
-def columns_of_celery_beat(theirs: Any) -> dict[str, Any]:
-    """Return the columns of a `PeriodicTask`; raise ValueError if we have no equivalent."""
-    columns: dict[str, Any] = {
-        "task_path": theirs.task,
-        "args": _parsed(theirs.args or "[]", json.loads),
-        "kwargs": _parsed(theirs.kwargs or "{}", json.loads),
-        "starts_at": theirs.start_time,
-        "ends_at": theirs.expires,
-        "max_runs": 1 if theirs.one_off else None,
-    }
+def row_of_celery_beat(theirs: Any) -> Schedule:
+    """Return what a `PeriodicTask` is here; raise ValueError if we have no equivalent."""
+    row = Schedule(
+        task_path=theirs.task,
+        args=_parsed(theirs.args or "[]", json.loads),
+        kwargs=_parsed(theirs.kwargs or "{}", json.loads),
+        starts_at=theirs.start_time,
+        ends_at=theirs.expires,
+        max_runs=1 if theirs.one_off else None,
+    )
     if not theirs.enabled:
-        columns |= {"paused_at": timezone.now(), "pause_reason": "not enabled where it came from"}
+        row.paused_at, row.pause_reason = timezone.now(), "not enabled where it came from"
     if theirs.crontab is not None:
-        return columns | _of_crontab(theirs.crontab)
-    if theirs.interval is not None:
+        row.cron, row.timezone = _cron_of(theirs.crontab), str(theirs.crontab.timezone)
+    elif theirs.interval is not None:
         every = timedelta(**{theirs.interval.period: theirs.interval.every})
-        return columns | {"every": every.total_seconds()}
-    if theirs.clocked is not None:
-        return columns | _once(theirs.clocked.clocked_time)
-    raise ValueError("it goes by the sun, which no schedule here does.")
+        row.every = every.total_seconds()
+    elif theirs.clocked is not None:
+        _be_due_once(row, theirs.clocked.clocked_time)
+    else:
+        raise ValueError("it goes by the sun, which no schedule here does.")
+    return row
 
 
-def _of_crontab(crontab: Any) -> dict[str, Any]:
+def _cron_of(crontab: Any) -> str:
     fields = [
         str(getattr(crontab, name)).replace(" ", "")
         for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
@@ -112,58 +113,56 @@ def _of_crontab(crontab: Any) -> dict[str, Any]:
             "it names days of the month and of the week and means those that are both; here one "
             "is enough. Write the weekday as a check in the task."
         )
-    return {"cron": " ".join(fields), "timezone": str(crontab.timezone)}
+    return " ".join(fields)
 
 
-def columns_of_django_q(theirs: Any) -> dict[str, Any]:
-    """Return the columns of a `Schedule` of django-q2; raise ValueError if we have no
-    equivalent."""
+def row_of_django_q(theirs: Any) -> Schedule:
+    """Return what a `Schedule` of django-q2 is here; raise ValueError if we have no equivalent."""
     if theirs.repeats == 0:
         raise ValueError("it has ended: no repeats are left.")
     if theirs.next_run is None:
         raise ValueError("it has no next run, so it is never due.")
-    columns = {
-        "task_path": theirs.func,
-        "args": _literal_args(theirs.args),
-        "kwargs": _literal_kwargs(theirs.kwargs),
-        "max_runs": theirs.repeats if theirs.repeats > 0 else None,
-        "starts_at": theirs.next_run,
-        "timezone": timezone.get_default_timezone_name(),
-    }
-    return columns | _django_q_rule(theirs, timezone.localtime(theirs.next_run))
-
-
-def _django_q_rule(theirs: Any, first: datetime) -> dict[str, Any]:
-    """Return what says when it is due; *first* is its next run by the project's clock."""
-    kind, at = theirs.schedule_type, f"{first.minute} {first.hour}"
+    row = Schedule(
+        task_path=theirs.func,
+        args=_literal_args(theirs.args),
+        kwargs=_literal_kwargs(theirs.kwargs),
+        max_runs=theirs.repeats if theirs.repeats > 0 else None,
+        starts_at=theirs.next_run,
+        timezone=timezone.get_default_timezone_name(),
+    )
+    kind, first = theirs.schedule_type, timezone.localtime(theirs.next_run)
     if kind == "O":
-        return _once(theirs.next_run)
-    if kind == "C":
-        return {"cron": theirs.cron}
-    if kind in ("I", "H"):
-        minutes = theirs.minutes if kind == "I" else 60
-        return {"every": timedelta(minutes=minutes or 0).total_seconds()}
+        _be_due_once(row, theirs.next_run)
+    elif kind in ("I", "H", "BW"):
+        minutes = {"I": theirs.minutes, "H": 60, "BW": 14 * 24 * 60}[kind]
+        row.every = timedelta(minutes=minutes or 0).total_seconds()
+    else:
+        row.cron = theirs.cron if kind == "C" else _cron_of_django_q(kind, first)
+    return row
+
+
+def _cron_of_django_q(kind: str, first: datetime) -> str:
+    """Return the expression of a type; *first* is the next run by the project's clock."""
+    at = f"{first.minute} {first.hour}"
     if kind == "D":
-        return {"cron": f"{at} * * *"}
+        return f"{at} * * *"
     if kind == "W":
-        return {"cron": f"{at} * * {first.isoweekday() % 7}"}
-    if kind == "BW":
-        return {"every": timedelta(days=14).total_seconds()}
+        return f"{at} * * {first.isoweekday() % 7}"
     if kind not in DJANGO_Q_MONTHS:
         raise ValueError(f"its type {kind!r} is not known.")
     if first.day > LAST_SURE_DAY:
         raise ValueError("its day is not in every month. Make one by hand: L is the last day.")
     step = DJANGO_Q_MONTHS[kind]
     months = sorted((first.month - 1 + number) % 12 + 1 for number in range(0, 12, step))
-    return {"cron": f"{at} {first.day} {','.join(map(str, months))} *"}
+    return f"{at} {first.day} {','.join(map(str, months))} *"
 
 
-def _once(instant: datetime) -> dict[str, Any]:
+def _be_due_once(row: Schedule, instant: datetime) -> None:
     if instant <= datetime.now(UTC):
         raise ValueError(f"its one time is over: {instant}.")
     # Whatever becomes of it, there is no second one a day later.
-    ends_at = instant + timedelta(seconds=1)
-    return {"every": ONCE, "starts_at": instant, "ends_at": ends_at, "max_runs": 1}
+    row.starts_at, row.ends_at = instant, instant + timedelta(seconds=1)
+    row.every, row.max_runs = ONCE, 1
 
 
 def _literal_args(text: str | None) -> list[Any]:

@@ -17,9 +17,9 @@ from django_pgjobs import schedule
 from django_pgjobs.models import Schedule
 from django_pgjobs.schedules.firing import fire_due
 from django_pgjobs.schedules.importing import (
-    columns_of_celery_beat,
-    columns_of_django_q,
     import_rows,
+    row_of_celery_beat,
+    row_of_django_q,
 )
 from tests.schedules import tasks
 from tests.schedules.support import NOTE_TIME, declaring_anew
@@ -74,7 +74,7 @@ def interval(every: int, period: str) -> SimpleNamespace:
     ],
 )
 def test_a_schedule_of_celery_beat(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    [found] = import_rows([beat(**theirs)], columns_of_celery_beat)
+    [found] = import_rows([beat(**theirs)], row_of_celery_beat)
     assert found.row is not None, found.said
     assert {name: getattr(found.row, name) for name in ours} == ours
 
@@ -93,7 +93,7 @@ def test_a_schedule_of_celery_beat(theirs: dict[str, Any], ours: dict[str, Any])
     ],
 )
 def test_what_celery_beat_has_and_we_have_not(theirs: dict[str, Any], said: str) -> None:
-    [found] = import_rows([beat(**theirs)], columns_of_celery_beat)
+    [found] = import_rows([beat(**theirs)], row_of_celery_beat)
     assert found.row is None
     assert said in found.said
 
@@ -124,7 +124,7 @@ def test_a_schedule_of_django_q2(
     theirs: dict[str, Any], ours: dict[str, Any], settings: Any
 ) -> None:
     settings.TIME_ZONE = "Asia/Kathmandu"
-    [found] = import_rows([q2(**theirs)], columns_of_django_q)
+    [found] = import_rows([q2(**theirs)], row_of_django_q)
     assert found.row is not None, found.said
     assert {name: getattr(found.row, name) for name in ours} == ours
 
@@ -145,7 +145,7 @@ def test_a_schedule_of_django_q2(
     ],
 )
 def test_what_django_q2_has_and_we_have_not(theirs: dict[str, Any], said: str) -> None:
-    [found] = import_rows([q2(**theirs)], columns_of_django_q)
+    [found] = import_rows([q2(**theirs)], row_of_django_q)
     assert found.row is None
     assert said in found.said
 
@@ -248,27 +248,27 @@ def test_their_app_has_to_be_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "columns_of"),
+    ("theirs", "row_of"),
     [
-        (beat(interval=interval(1, "hours"), args="[" * 100_000), columns_of_celery_beat),
-        (q2(args="-" * 100_000 + "1"), columns_of_django_q),
-        (q2(kwargs="x=" + "-" * 100_000 + "1"), columns_of_django_q),
-        (q2(kwargs="*x"), columns_of_django_q),
-        (q2(kwargs="1, name='x'"), columns_of_django_q),
-        (q2(kwargs="**x"), columns_of_django_q),
-        (q2(args="(" * 100_000), columns_of_django_q),
-        (q2(next_run=None), columns_of_django_q),
-        (q2(repeats=None), columns_of_django_q),
-        (q2(kwargs="x=1).y(z=2"), columns_of_django_q),
+        (beat(interval=interval(1, "hours"), args="[" * 100_000), row_of_celery_beat),
+        (q2(args="-" * 100_000 + "1"), row_of_django_q),
+        (q2(kwargs="x=" + "-" * 100_000 + "1"), row_of_django_q),
+        (q2(kwargs="*x"), row_of_django_q),
+        (q2(kwargs="1, name='x'"), row_of_django_q),
+        (q2(kwargs="**x"), row_of_django_q),
+        (q2(args="(" * 100_000), row_of_django_q),
+        (q2(next_run=None), row_of_django_q),
+        (q2(repeats=None), row_of_django_q),
+        (q2(kwargs="x=1).y(z=2"), row_of_django_q),
     ],
 )
 def test_one_of_theirs_that_nobody_can_read_stops_no_other(
-    theirs: Any, columns_of: Callable[[Any], dict[str, Any]]
+    theirs: Any, row_of: Callable[[Any], dict[str, Any]]
 ) -> None:
     good = beat(interval=interval(1, "hours"))
-    if columns_of is columns_of_django_q:
+    if row_of is row_of_django_q:
         good = q2()
-    broken, whole = import_rows([theirs, good], columns_of)
+    broken, whole = import_rows([theirs, good], row_of)
     assert broken.row is None
     assert len(broken.said) < 1_000
     assert whole.row is not None

@@ -55,7 +55,7 @@ def test_the_queues_of_remote_tasks_alone_are_left_out_unless_they_are_named() -
     assert not {"default", "pgjobs"} & set(remote_queues())
 
     def excluded(queues: str, *names: str) -> tuple[str, ...]:
-        return excluded_queues({"queues": queue_slots(queues), "exclude_queues": names})
+        return excluded_queues(queue_slots(queues), names)
 
     assert excluded("node,python") == ()
     assert {"x", "node", "python"} <= set(excluded("*", "x"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -360,10 +360,10 @@ def _refuse_if_not_usable(error: DatabaseError) -> None:
         raise _refusal(refusal, refusal.returncode) from error
 
 
-def _target_of(flags: dict[str, Any]) -> dict[str, Any]:
+def _target_of(flags: Mapping[str, Any]) -> dict[str, str]:
     return {kind: flags[kind] for kind in ("queue", "task", "key") if flags[kind] is not None}
 
 
-def _name_of(target: dict[str, Any]) -> str:
+def _name_of(target: dict[str, str]) -> str:
     [(kind, name)] = target.items()
     return f"{kind} {name}"

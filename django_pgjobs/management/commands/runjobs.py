@@ -308,7 +308,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         backends=backend_aliases(),
         queues=with_own_queue(flags["queues"].names),
         queue_slots=flags["queues"].slots,
-        excluded_queues=excluded_queues(flags),
+        excluded_queues=excluded_queues(flags["queues"], flags["exclude_queues"]),
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
         async_concurrency=conf.ASYNC_CONCURRENCY,
         lease=choose("lease_seconds", conf.LEASE_SECONDS),

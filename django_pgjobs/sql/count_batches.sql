@@ -23,13 +23,5 @@ SELECT
     sum(counted.failed + noted.failed)::bigint,
     sum(counted.cancelled + noted.cancelled)::bigint
 FROM counted
-CROSS JOIN LATERAL (
-    SELECT
-        COALESCE(sum(change.jobs), 0)::bigint AS jobs,
-        COALESCE(sum(change.successful), 0)::bigint AS successful,
-        COALESCE(sum(change.failed), 0)::bigint AS failed,
-        COALESCE(sum(change.cancelled), 0)::bigint AS cancelled
-    FROM pgjobs_batch_change AS change
-    WHERE change.batch_id = counted.id
-) AS noted
+CROSS JOIN LATERAL ({counted.uncounted}) AS noted
 HAVING count(*) > 0

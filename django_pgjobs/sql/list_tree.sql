@@ -52,13 +52,5 @@ FROM (
     FROM tree
     LIMIT %(max_batches)s::integer
 ) AS below
-CROSS JOIN LATERAL (
-    SELECT
-        COALESCE(sum(change.jobs), 0)::bigint AS jobs,
-        COALESCE(sum(change.successful), 0)::bigint AS successful,
-        COALESCE(sum(change.failed), 0)::bigint AS failed,
-        COALESCE(sum(change.cancelled), 0)::bigint AS cancelled
-    FROM pgjobs_batch_change AS change
-    WHERE change.batch_id = below.id
-) AS noted
+CROSS JOIN LATERAL ({below.uncounted}) AS noted
 ORDER BY below.depth, below.id

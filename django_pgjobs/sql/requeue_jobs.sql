@@ -46,12 +46,7 @@ taken AS MATERIALIZED (
         job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
         job.max_losses, job.expires_at, on_failure, is_declared, is_async, job.batch_id,
         job.source_id, job.schedule, job.scheduled_for, job.status,
-        COALESCE(
-            %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(
-                secs => %(delay)s::double precision + random() * %(spread)s::double precision
-            )
-        ) AS run_after
+        {job.run_after_as_asked} AS run_after
     FROM pgjobs_job_finished AS job
     WHERE
         job.id = ANY (%(ids)s::bigint[])

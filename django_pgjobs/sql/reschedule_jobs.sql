@@ -10,12 +10,7 @@ WITH taken AS MATERIALIZED (
     SELECT
         job.id,
         job.hold,
-        COALESCE(
-            %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(
-                secs => %(delay)s::double precision + random() * %(spread)s::double precision
-            )
-        ) AS run_after
+        {job.run_after_as_asked} AS run_after
     FROM pgjobs_job_live AS job
     WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'ready'
     ORDER BY job.id

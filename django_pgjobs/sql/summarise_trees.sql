@@ -45,14 +45,6 @@ CROSS JOIN LATERAL (
         FROM tree
         LIMIT %(max_batches)s::integer + 1
     ) AS below
-    CROSS JOIN LATERAL (
-        SELECT
-            COALESCE(sum(change.jobs), 0)::bigint AS jobs,
-            COALESCE(sum(change.successful), 0)::bigint AS successful,
-            COALESCE(sum(change.failed), 0)::bigint AS failed,
-            COALESCE(sum(change.cancelled), 0)::bigint AS cancelled
-        FROM pgjobs_batch_change AS change
-        WHERE change.batch_id = below.id
-    ) AS noted
+    CROSS JOIN LATERAL ({below.uncounted}) AS noted
 ) AS summed
 WHERE summed.batches > 0

@@ -114,6 +114,15 @@ noted AS MATERIALIZED (
         SELECT one.root_id FROM pgjobs_batch AS one WHERE one.id = change.batch_id OFFSET 0
     ) AS batch
 )""",
+    # Of a batch: SELECT the sums of what is noted of it and not counted.
+    "uncounted": (
+        "SELECT COALESCE(sum(change.jobs), 0)::bigint AS jobs,"
+        " COALESCE(sum(change.successful), 0)::bigint AS successful,"
+        " COALESCE(sum(change.failed), 0)::bigint AS failed,"
+        " COALESCE(sum(change.cancelled), 0)::bigint AS cancelled"
+        " FROM pgjobs_batch_change AS change"
+        " WHERE change.batch_id = {it}.id"
+    ),
     # Of a row with a *batch_id*: that batch is not broken; it may be gone.
     "is_countable": (
         "COALESCE((SELECT batch.broken FROM pgjobs_batch AS batch"
@@ -137,6 +146,11 @@ noted AS MATERIALIZED (
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
     "waiting_since": "GREATEST(LEAST({{it}.ready_from}, statement_timestamp()), 'epoch')",
+    # When it is to run again, by the parameters of the change.
+    "run_after_as_asked": (
+        "COALESCE(%(run_after)s::timestamptz, statement_timestamp() + make_interval("
+        "secs => %(delay)s::double precision + random() * %(spread)s::double precision))"
+    ),
     # When a new one expires, by the parameters of the enqueue.
     "expiry_as_asked": (
         "COALESCE(%(expires)s::timestamptz,"

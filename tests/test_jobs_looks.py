@@ -19,8 +19,9 @@ from django_pgjobs import pause, workflow
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.management import stats
 from django_pgjobs.models import Pause, QueueSample, QueueSettings
-from django_pgjobs.queries import numbers
+from django_pgjobs.queries import numbers, queue_pages
 from django_pgjobs.queries.statistics import Cell, Minute, measure_queues, write_statistics
+from django_pgjobs.status import PauseKind
 from django_pgjobs.values.words import CONTROL
 from tests import tasks
 from tests.admin.overview_support import ago, record
@@ -114,13 +115,37 @@ def test_stats_says_who_paused_a_queue_and_why(run: Any) -> None:
     pause(queue="mail")
     _, mail, reports, *said = run("stats").splitlines()
     assert (mail.split()[1], reports.split()[1]) == ("PAUSED", "PAUSED")
-    assert said[0].startswith("mail: paused ")
+    assert said[0].startswith("queue mail: paused ")
     assert said[0].endswith(" ago")
-    assert said[1].startswith("reports: paused by anna ")
+    assert said[1].startswith("queue reports: paused by anna ")
     assert said[1].endswith(" ago (resumes in 2 h 59 min): PDF bug in 2.1")
     found = {row["queue"]: row for row in json.loads(run("stats", "--json"))}
     assert (found["reports"]["state"], found["reports"]["paused_by"]) == ("paused", "anna")
     assert found["reports"]["reason"] == "PDF bug\nin 2.1"
+
+
+def test_stats_says_which_tasks_and_keys_are_paused(run: Any) -> None:
+    """Their jobs are ready, and wait in a queue that is active."""
+    make_worker()
+    make_job("tests.tasks.fail", queue_name="mail")
+    pause(task="tests.tasks.fail", reason="smtp is down", by="anna")
+    pause(key="shop:*", until=timedelta(hours=3))
+    mail, key, task = run("stats").splitlines()[1:]
+    assert mail.split()[:3] == ["mail", "active", "1"]
+    assert key.startswith("key shop:*: paused ")
+    assert key.endswith(" ago (resumes in 2 h 59 min)")
+    assert task.startswith("task tests.tasks.fail: paused by anna ")
+    assert task.endswith(" ago: smtp is down")
+
+
+def test_stats_says_that_there_may_be_more_pauses(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_pages, "MAX_PAUSES", 2)
+    for number in range(3):
+        pause(key=f"shop:{number}")
+    said = "there may be more pauses; 2 of tasks and keys are shown."
+    assert run("stats").splitlines()[-1] == said
 
 
 def test_stats_warns_of_a_queue_that_no_live_worker_takes(run: Any) -> None:
@@ -279,7 +304,8 @@ def make_all(text: str) -> None:
     make_job(queue_name=text, ready_at=ago(3.5))
     make_failed(text, name=text, task_path=text, finished_at=ago(3.5))
     make_worker(text, host=text, queues=[text], version=text, heartbeat_at=ago(3.5))
-    Pause.objects.create(kind="queue", name=text, reason=text, paused_by=text, paused_at=Now())
+    for kind in PauseKind:
+        Pause.objects.create(kind=kind, name=text, reason=text, paused_by=text, paused_at=Now())
 
 
 @pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)

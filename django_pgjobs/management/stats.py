@@ -23,14 +23,16 @@ from django_pgjobs.control.numbers import (
 from django_pgjobs.management.arguments import add_action, whole_number
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
-from django_pgjobs.queries.queue_pages import Queues, list_queues
+from django_pgjobs.queries import queue_pages
+from django_pgjobs.queries.control import PauseRow
+from django_pgjobs.queries.queue_pages import QueueRow, Queues
 from django_pgjobs.values.moments import duration
 from django_pgjobs.values.words import CONTROL, counted
 
 DESCRIPTION = """
-Prints a line per queue: what the page Queues of the admin shows.
+Prints a line per queue, and what is paused: what the page Queues of the admin shows.
 
-  state     active, or PAUSED: by whom and why is told below the table
+  state     active, or PAUSED: by whom and why is told below the table, also of tasks and keys
   ready     jobs that may run now; 10000+ where more are not counted
   run       jobs that run; 3/4 where the queue has a limit of 4
   retry     jobs that wait for their next attempt
@@ -74,9 +76,13 @@ NONE = "-"
 
 
 class Stats(NamedTuple):
-    """What was read, and the numbers of jobs that finish per minute of queues where known."""
+    """What was read, and the numbers of jobs that finish per minute of queues where known.
+
+    *pauses* are those of tasks and keys.
+    """
 
     queues: Queues
+    pauses: list[PauseRow]
     hour: Hour
     per_minute: dict[str, float | None]
     now: datetime
@@ -138,10 +144,11 @@ def _watch(write: Write, screen: Any, seconds: int) -> NoReturn:
 def _read() -> Stats:
     with reading(walks=True) as cursor:
         hour = read_hour(cursor)
-        queues = list_queues(cursor, also_names=hour.queue_names)
+        queues = queue_pages.list_queues(cursor, also_names=hour.queue_names)
+        pauses = queue_pages.list_pauses(cursor)
         rates = read_finish_rates(cursor, hour, [row.name for row in queues.rows])
     per_minute = {name: rate.per_minute for name, rate in rates.items()}
-    return Stats(queues, hour, per_minute, timezone.now())
+    return Stats(queues, pauses, hour, per_minute, timezone.now())
 
 
 # For people
@@ -180,18 +187,25 @@ def _notes(stats: Stats) -> Iterator[str]:
     """Yield who paused what, and what is not as new as it looks, or left out."""
     for row in stats.queues.rows:
         if row.paused_at is not None:
-            by = f" by {row.paused_by}" if row.paused_by else ""
-            why = f": {' '.join(row.reason.split())}" if row.reason else ""
-            left = _age(stats.now, row.resume_at) if row.resume_at else None
-            end = "" if left is None else f" (resumes in {duration(left)})"
-            ago = duration(_age(row.paused_at, stats.now))
-            yield f"{row.name}: paused{by} {ago} ago{end}{why}"
+            yield _pause("queue", row, stats.now)
+    for pause in stats.pauses:
+        yield _pause(pause.kind, pause, stats.now)
     for what, at in (("waits and runs", stats.queues.size.measured_at), ("ended", stats.hour.upto)):
         seconds = _age(at, stats.now) or 0.0
         if seconds >= OLD_SECONDS:
             yield f"what {what} is as of {duration(round(seconds))} ago."
     if stats.queues.has_more:
         yield f"there are more queues; the first {len(stats.queues.rows)} are shown."
+    if len(stats.pauses) >= queue_pages.MAX_PAUSES:
+        yield f"there may be more pauses; {len(stats.pauses)} of tasks and keys are shown."
+
+
+def _pause(kind: str, row: QueueRow | PauseRow, now: datetime) -> str:
+    by = f" by {row.paused_by}" if row.paused_by else ""
+    why = f": {' '.join(row.reason.split())}" if row.reason else ""
+    left = _age(now, row.resume_at) if row.resume_at else None
+    end = "" if left is None else f" (resumes in {duration(left)})"
+    return f"{kind} {row.name}: paused{by} {_duration(_age(row.paused_at, now))} ago{end}{why}"
 
 
 def _warning(line: QueueLine) -> str | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 from psycopg import sql
 
 from django_pgjobs.control import many
+from django_pgjobs.management import changes
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job
 from tests.helpers import connect
 from tests.test_client import make_finished_job
@@ -126,6 +128,25 @@ def test_anything_but_yes_changes_nothing(answer: Any, text: str) -> None:
     assert get_job(job_id).status == "ready"
 
 
+@pytest.mark.parametrize("key", [KeyboardInterrupt, EOFError])
+def test_ctrl_c_and_ctrl_d_answer_no(
+    answer: Any,
+    key: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def press(question: str) -> str:
+        raise key
+
+    answer("")
+    monkeypatch.setattr("builtins.input", press)
+    job_id = make_job(queue_name="mail")
+    with pytest.raises(CommandError, match=r"^nothing was changed\.$"):
+        call_command("jobs", "cancel", "--queue", "mail")
+    assert get_job(job_id).status == "ready"
+    assert capsys.readouterr().out == "\n"  # the error is not in the line of the question
+
+
 def test_where_nobody_can_answer_it_takes_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     job_id = make_job(queue_name="mail")
@@ -172,6 +193,27 @@ def test_what_is_locked_is_told_and_so_is_what_was_done(
         with pytest.raises(CommandError, match=f"^1 job, such as {ids[1]}, could not be changed"):
             call_command("jobs", "cancel", "--queue", "mail", "--yes")
     assert capsys.readouterr().out == "2 of 3 jobs cancelled.\n"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ctrl_c_ends_it_in_words_and_what_was_done_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: Any) -> Iterator[int]:
+        pages = many.change_pages(*args)
+        yield next(pages)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(many, "PAGE_JOBS", 2)
+    monkeypatch.setattr(changes, "change_pages", interrupted)
+    make_jobs(3, queue_name="mail")
+    with pytest.raises(SystemExit) as caught:
+        load_command_class("django_pgjobs", "jobs").run_from_argv(
+            ["manage.py", "jobs", "cancel", "--queue", "mail", "--yes"]
+        )
+    assert caught.value.code == 130
+    assert capsys.readouterr() == ("2 of 3 jobs cancelled.\n", "")
+    assert count_jobs(status="cancelled") == 2
 
 
 def test_a_twin_with_the_same_unique_key_stays_and_is_told(

@@ -165,7 +165,7 @@ def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any
     elif flags["dry_run"]:
         write(f"would {verb.name} {_named(ids)}")
     else:
-        _refuse_unless_wanted(verb, ids, is_sure=flags["yes"])
+        _refuse_unless_wanted(verb, write, ids, is_sure=flags["yes"])
         _change_found(verb, write, tell, ids)
 
 
@@ -191,13 +191,17 @@ def _number(jobs: int) -> str:
     return f"{jobs:,} job{'' if jobs == 1 else 's'}"
 
 
-def _refuse_unless_wanted(verb: JobChange, ids: list[int], *, is_sure: bool) -> None:
+def _refuse_unless_wanted(verb: JobChange, write: Write, ids: list[int], *, is_sure: bool) -> None:
     """Ask; raise CommandError unless the answer is yes, ValueError if nobody can answer."""
     if is_sure:
         return
     if not sys.stdin.isatty():
         raise ValueError(f"{verb.name} expected --yes, or --dry-run to see what it would change.")
-    answer = input(f"{verb.name.capitalize()} {_named(ids)}? [y/N] ")
+    try:
+        answer = input(f"{verb.name.capitalize()} {_named(ids)}? [y/N] ")
+    except (EOFError, KeyboardInterrupt):
+        write("")  # the line of the question has no end yet
+        answer = ""
     if answer.strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was changed.")
 

@@ -16,6 +16,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone, translation
 
 from django_pgjobs.values.words import CONTROL, IN_LINES
+from django_pgjobs.worker.process.exit_status import EXIT_INTERRUPTED
 
 Write = Callable[[str], object]
 
@@ -34,7 +35,10 @@ def in_english() -> Iterator[None]:
 
 @contextmanager
 def while_somebody_reads() -> Iterator[None]:
-    """End the process without a word when whoever reads its output has seen enough (`head`)."""
+    """End the process without a word when whoever reads its output has seen enough.
+
+    A program closes the pipe (`head`), a person presses Ctrl-C.
+    """
     try:
         try:
             yield
@@ -44,6 +48,8 @@ def while_somebody_reads() -> Iterator[None]:
         # Python writes at its end what is left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_READER_GONE)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def json_text(value: Any) -> str:

@@ -84,7 +84,7 @@ Each action has a --help of its own.
 
 Exit status: 0 done (pause and resume also if it was so before), 1 some job or worker does not
 exist or was not changed, or a job looks stuck (stuck --fail), 2 wrong use, 3 the database cannot
-be reached or is not migrated.
+be reached or is not migrated, 130 Ctrl-C.
 """
 
 

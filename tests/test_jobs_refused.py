@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -102,3 +104,16 @@ def test_the_help_of_each_action_says_what_it_does() -> None:
         if not parser.description or not (action.help or action.choices)
     ]
     assert silent == []
+
+
+def test_the_examples_of_the_help_are_what_the_command_takes() -> None:
+    command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    taught = {
+        parser.prog: re.findall(r"^ *manage\.py (jobs[^|>\n]*)", parser.epilog or "", re.MULTILINE)
+        for parser in [command, *parsers_of(command)]
+    }
+    assert {prog.split()[-1] for prog, examples in taught.items() if examples} >= {
+        "jobs", "stats", "failures", "workers", "cancel", "requeue", "prune", "tokens",
+    }  # fmt: skip
+    for example in {each for examples in taught.values() for each in examples}:
+        command.parse_args(shlex.split(example)[1:])  # ends the process if it is wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -85,17 +86,38 @@ VERBS = (
     ),
 )
 DESCRIPTION = """
-{help} Name jobs by their ids, or say which by --queue, --task and the like: then it is told how
-many there are, and asked before they are changed, 1,000 in a transaction. What comes in meanwhile
-is left alone.
+{help}
+
+Name jobs by their ids, or say which by --queue, --task and the like: then it is told how many there
+are, and asked before they are changed, 1,000 in a transaction. What comes in meanwhile is left
+alone.
 """
+EPILOGS = {
+    "cancel": """
+examples:
+  manage.py jobs cancel 4711 4712
+  manage.py jobs cancel --queue mail --dry-run
+  manage.py jobs cancel --queue mail --status ready
+""",
+    "requeue": """
+examples:
+  manage.py jobs requeue 4711 4712
+  manage.py jobs requeue --task shop.tasks.push --error "timed out" --limit 10
+  manage.py jobs requeue --queue mail --status cancelled --since 2h --yes
+""",
+}
 
 
 def add_changes(actions: Any) -> None:
     """Add the actions that change jobs to those of `jobs`."""
     for verb in VERBS:
         parser = add_action(
-            actions, verb.name, help=verb.help, description=DESCRIPTION.format(help=verb.help)
+            actions,
+            verb.name,
+            help=verb.help,
+            description=DESCRIPTION.format(help=verb.help),
+            epilog=EPILOGS[verb.name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
         some = parser.add_argument_group("all jobs that match")
@@ -109,14 +131,18 @@ def add_changes(actions: Any) -> None:
         some.add_argument("--task", metavar="PATH", help="Only those of this task.")
         if verb.name == "requeue":
             some.add_argument(
-                "--error", metavar="TEXT", help="Only those with this in their last error."
+                "--error",
+                metavar="TEXT",
+                help="Only those with this in class or message of the last error, in any case.",
             )
             some.add_argument(
                 "--since", type=span, metavar="2h", help="Only those that ended within: s m h d."
             )
         some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
         some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
-        some.add_argument("--yes", action="store_true", help="Do not ask.")
+        some.add_argument(
+            "--yes", action="store_true", help="Do not ask: needed where nobody can answer."
+        )
 
 
 def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ one shown is that of its newest job.
 
   jobs      failed jobs of the group that are still there, among the newest {MAX_JOBS}
   hour, day of these, those that failed within the last hour, and the last 24
-  newest    how long ago the newest failed
-  id        the id of that job: see `jobs show ID`
+  newest    how long ago one of the group last failed
+  id        the id of its newest job: see `jobs show ID`
 
 A terminal gets tasks without their modules, and as much of a line as fits; a pipe or file gets all.
 """

@@ -283,6 +283,22 @@ def test_a_terminal_gets_as_much_of_a_line_as_fits(monkeypatch: pytest.MonkeyPat
     assert line.endswith("…")
 
 
+@pytest.mark.parametrize("words", [["list"], ["workflows"]], ids=" ".join)
+def test_a_list_that_ends_at_its_limit_says_so_beside_the_table(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside it: scripts take all lines of the table but the first."""
+    for name in "abc":
+        with workflow(name) as flow:
+            flow.add(tasks.add.s(1, 1))
+    call_command("jobs", *words, "--limit", "2", force_color=True)
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 3
+    assert printed.err == "there are more: --limit is 2.\n"
+    call_command("jobs", *words, "--limit", "3")
+    assert capsys.readouterr().err == ""
+
+
 # All of them
 
 

@@ -79,10 +79,11 @@ def list_jobs(
     task: str | None,
     limit: int,
     as_json: bool,
-) -> None:
+) -> bool:
     """Print the newest jobs, those that have not finished unless a *status* is named.
 
-    Finished ones are listed in the order of their end, for which there is an index.
+    Finished ones are listed in the order of their end, for which there is an index. Return whether
+    there are more.
     """
     jobs = Job.objects.only(*LISTED, *DETAILS)
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
@@ -92,7 +93,8 @@ def list_jobs(
     if task is not None:
         jobs = jobs.filter(task_path=task)
     with reading(walks=True):
-        found = list(jobs[:limit])
+        read = list(jobs[: limit + 1])
+    found, has_more = read[:limit], len(read) > limit
     paused = find_paused(found)
     rows = [
         {name: getattr(job, name) for name in LISTED}
@@ -101,10 +103,11 @@ def list_jobs(
     ]
     if as_json:
         write(json_text(rows))
-        return
+        return has_more
     shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
     cells = [[row[name] for name in LISTED] for row in shown]
     write_table(write, LISTED, cells, nothing=f"no such job is {status or 'ready or running'}.")
+    return has_more
 
 
 def _with_detail(status: str, detail: Hold | Detail | None) -> str:

@@ -29,12 +29,13 @@ OF_FAILED = ("id", "task_path", "attempts", "finished_at", "exception_class", "m
 FAILED_SECONDS = 2.0
 
 
-def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
-    """Write the newest workflows, with the numbers of their whole trees."""
+def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) -> bool:
+    """Write the newest workflows, with the numbers of whole trees; return if there are more."""
     roots = with_states(all_workflows()).order_by("-id")
     if only_open:
         roots = roots.filter(tree_completed_at=None)
-    found = list(roots.defer("step", "callbacks", "metadata")[:limit])
+    read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
+    found, has_more = read[:limit], len(read) > limit
     with connections[job_database()].cursor() as cursor:
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
@@ -43,12 +44,13 @@ def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) 
     ]
     if as_json:
         write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
-        return
+        return has_more
     nothing = "no workflow is open." if only_open else "there are no workflows."
     write_table(write, LISTED, rows, nothing=nothing)
     for root in shown:
         if sums[root.pk].is_cut:
             write(f"{root.pk}: more than {MAX_SUMMED} batches; the numbers are those of the first.")
+    return has_more
 
 
 def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:

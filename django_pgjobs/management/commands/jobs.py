@@ -237,8 +237,12 @@ class Command(BaseCommand):
         self.stdout.write(text.translate(IN_LINES))
 
     def _tell(self, text: str) -> None:
-        """Print lines that no program reads."""
-        self.stderr.write(text.translate(IN_LINES))
+        """Print lines that no program reads; only warnings have the colour of errors."""
+        style = None if text.startswith("WARNING ") else str
+        self.stderr.write(text.translate(IN_LINES), style)
+
+    def _tell_of_more(self, limit: int) -> None:
+        self._tell(f"there are more: --limit is {limit}.")
 
     # Looking
 
@@ -267,7 +271,9 @@ class Command(BaseCommand):
 
     def _list(self, **flags: Any) -> None:
         names = ("status", "queue", "task", "limit")
-        looks.list_jobs(self._write, as_json=flags["json"], **{name: flags[name] for name in names})
+        narrowed = {name: flags[name] for name in names}
+        if looks.list_jobs(self._write, as_json=flags["json"], **narrowed):
+            self._tell_of_more(flags["limit"])
 
     @in_english()
     def _stuck(self, **flags: Any) -> None:
@@ -284,12 +290,11 @@ class Command(BaseCommand):
     @in_english()
     def _workflows(self, **flags: Any) -> None:
         if flags["id"] is None:
-            workflows.list_workflows(
-                self._write,
-                only_open=flags["open"],
-                limit=flags["limit"],
-                as_json=flags["json"],
-            )
+            limit, as_json = flags["limit"], flags["json"]
+            if workflows.list_workflows(
+                self._write, only_open=flags["open"], limit=limit, as_json=as_json
+            ):
+                self._tell_of_more(limit)
             return
         try:
             workflows.show_tree(self._write, flags["id"], as_json=flags["json"])

@@ -153,6 +153,25 @@ def test_a_table_that_is_cut_off_has_a_shade_at_its_edge(
         assert is_seen
 
 
+# The times in tables that do not fit a line.
+BROKEN_TIMES = """times => times
+    .filter(time => time.getClientRects().length > 1)
+    .map(time => time.closest("td").className + ": " + time.textContent)"""
+
+
+@pytest.mark.parametrize("width", [NARROW, 1000])
+@pytest.mark.parametrize(
+    "name",
+    ["overview", "queues", "bulk, retry", "bulk changes", "system", "workflow", "row with jobs"],
+)
+def test_a_time_in_a_table_is_one_line(
+    installation: Installation, open_window: Callable[..., Any], name: str, width: int
+) -> None:
+    window = open_window(width=width)
+    window.goto(installation.addresses[name])
+    assert window.locator("td time").evaluate_all(BROKEN_TIMES) == []
+
+
 def test_twelve_failed_jobs_are_in_sight(
     installation: Installation, open_window: Callable[..., Any]
 ) -> None:

@@ -131,3 +131,8 @@ def test_an_order_needs_ids_or_all(words: list[str]) -> None:
     with pytest.raises(CommandError):
         call_command("jobs", "workers", *words)
     assert not Worker.objects.exclude(stop_requested_at=None).exists()
+
+
+def test_who_names_a_worker_is_told_what_the_order_takes() -> None:
+    with pytest.raises(CommandError, match="expected the id of a worker, or all, got 'web-1'"):
+        call_command("jobs", "workers", "stop", "web-1")

@@ -8,11 +8,12 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
-from django_pgjobs.management.arguments import add_action, job_id
+from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.orders import ALL, WorkerOrder, carry_out
 from django_pgjobs.queries.worker_pages import MAX_WORKERS, HeldRow, WorkerRow
+from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.moments import duration
 from django_pgjobs.values.words import CONTROL, counted
 
@@ -58,7 +59,10 @@ HEADS = ("id", "worker", "state", "heartbeat", "slots", "run", "version", "queue
 
 def worker_id(text: str) -> int | None:
     """Return the id of a worker, None for the word for all."""
-    return None if text == ALL else job_id(text)
+    found = None if text == ALL else parse_job_id(text)
+    if found is None and text != ALL:
+        raise argparse.ArgumentTypeError(f"expected the id of a worker, or {ALL}, got {text!r}.")
+    return found
 
 
 def add_workers(actions: Any) -> None:

@@ -68,7 +68,8 @@ class JobQuerySet(models.QuerySet["Job"]):
     def requeue(self, *, run_after: datetime | timedelta | None = None) -> int:
         """Give the finished jobs new attempts, at *run_after*; return how many got some.
 
-        A job stays as it is if a live one holds its unique key.
+        Successful ones, too, unless a status is filtered. A job stays as it is if a live one holds
+        its unique key.
         """
         return change_all(self, FINISHED, partial(requeue_jobs, times=times_of(run_after)))
 

@@ -295,12 +295,19 @@ def test_cancel_of_a_running_job_says_that_it_is_asked_to_end(run: Any) -> None:
 def test_a_job_that_was_not_changed_ends_with_1_and_the_others_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    job_id = make_job()
-    with pytest.raises(CommandError, match="1 of 2 jobs was not cancelled"):
-        call_command("jobs", "cancel", "4711", str(job_id))
-    assert "job 4711: has finished or does not exist" in capsys.readouterr().out
+    job_id, gone = make_job(), 4711
+    with pytest.raises(CommandError, match="2 of 3 jobs were not cancelled"):
+        call_command("jobs", "cancel", str(gone), str(job_id), str(job_id))
+    said = [
+        f"job {gone}: does not exist",
+        f"job {job_id}: cancelled",
+        f"job {job_id}: is cancelled",
+    ]
+    assert capsys.readouterr().out.splitlines() == said
     assert get_job(job_id).status == "cancelled"
-    assert status_of("requeue", 4711) == 1
+    running = make_running_job().id
+    assert status_of("requeue", running) == 1
+    assert capsys.readouterr().out == f"job {running}: is running\n"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -37,7 +37,7 @@ class JobChange:
     """What an action does, and the statuses of the jobs it is for.
 
     *usual* are those that it takes by filters if none is named. *one* changes one job and returns
-    what was done, "": nothing. *done* and *not_done* are words of what is printed.
+    what was done, "": nothing. *done* is a word of what is printed.
     """
 
     name: str
@@ -47,7 +47,6 @@ class JobChange:
     change: Change
     one: Callable[[int], str]
     done: str
-    not_done: str
 
 
 def _cancel_one(job_id: int) -> str:
@@ -61,6 +60,12 @@ def _requeue_one(job_id: int) -> str:
     return "requeued" if lifecycle.requeue(job_id) else ""
 
 
+def _state_of(job_id: int) -> str:
+    """Return what keeps a job from being changed."""
+    status = Job.objects.filter(pk=job_id).values_list("status", flat=True).first()
+    return "does not exist" if status is None else f"is {status}"
+
+
 LIVE = (JobStatus.READY, JobStatus.RUNNING)
 ENDED = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
 VERBS = (
@@ -72,7 +77,6 @@ VERBS = (
         cancel_jobs,
         _cancel_one,
         "cancelled",
-        "has finished or does not exist",
     ),
     JobChange(
         "requeue",
@@ -82,7 +86,6 @@ VERBS = (
         partial(requeue_jobs, times=times_of(None)),
         _requeue_one,
         "requeued",
-        "is not finished or does not exist",
     ),
 )
 DESCRIPTION = """
@@ -168,7 +171,7 @@ def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
     for each in ids:
         try:
             did = verb.one(each)
-            said = did or verb.not_done
+            said = did or _state_of(each)
         except JobError as error:
             did, said = "", str(error)
         failed += not did

@@ -11,6 +11,8 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
+from django.db.models import Count, F, Window
+from django.db.models.functions import RowNumber
 from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -91,6 +93,41 @@ def test_of_a_slice_only_what_is_in_it(count: int, small_pages: None) -> None:
         *["cancelled"] * changed,
         *["ready"] * (3 - changed),
     ]
+
+
+NEWEST = Window(RowNumber(), partition_by=F("queue_name"), order_by=F("id").desc())
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        lambda: Job.objects.annotate(place=NEWEST).filter(place=1),
+        lambda: Job.objects.order_by("queue_name", "-id").distinct("queue_name"),
+    ],
+    ids=["window", "distinct on"],
+)
+def test_a_job_that_another_one_keeps_out_is_left_alone(newest: Any) -> None:
+    """The newest of a queue does not wait; the one before it is none of those."""
+    before, _ended = make_job(queue_name="mail"), make_finished_job("failed", queue_name="mail")
+    waiting = make_job()
+    assert newest().cancel() == 1
+    assert (get_job(before).status, get_job(waiting).status) == ("ready", "cancelled")
+
+
+def test_the_jobs_of_a_union_are_changed() -> None:
+    ids = [make_job(queue_name=name) for name in ("mail", "pdf", "other")]
+    mail, pdf = (Job.objects.filter(queue_name=name) for name in ("mail", "pdf"))
+    assert mail.union(pdf).cancel() == 2
+    assert [get_job(job_id).status for job_id in ids] == ["cancelled", "cancelled", "ready"]
+
+
+def test_what_is_no_job_is_refused_as_by_delete() -> None:
+    """Groups of jobs with one each would come to be all jobs."""
+    make_jobs(2)
+    alone = Job.objects.values("queue_name").annotate(jobs=Count("pk")).filter(jobs=1)
+    with pytest.raises(TypeError, match="expected jobs, got a QuerySet of values"):
+        alone.cancel()
+    assert count_jobs(status="ready") == 2
 
 
 def test_a_job_that_several_rows_lead_to_counts_once() -> None:

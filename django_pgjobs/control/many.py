@@ -34,12 +34,31 @@ def change_all(found: QuerySet[Any], statuses: Collection[str], change: Change) 
 
 
 def find_ids(found: QuerySet[Any], statuses: Collection[str]) -> list[int]:
-    """Return the ids of those jobs of a QuerySet that have one of *statuses*, in its order."""
+    """Return the ids of those jobs of a QuerySet that have one of *statuses*, in its order.
+
+    Raise TypeError after values() and the like: what that groups by, only it knows.
+    """
+    if found._fields is not None:  # type: ignore[attr-defined]
+        raise TypeError("expected jobs, got a QuerySet of values. Change them before values().")
     found = found.using(job_database())
-    if not found.query.is_sliced:
+    if not _compares_rows(found):
         found = found.filter(status__in=sorted(statuses))
     rows = found.values_list("pk", "status")
     return list(dict.fromkeys(job_id for job_id, status in rows if status in statuses))
+
+
+def _compares_rows(found: QuerySet[Any]) -> bool:
+    """Does it depend on its other rows which jobs a QuerySet finds?
+
+    Then a condition more would let it find others in their place.
+    """
+    query = found.query
+    return bool(
+        query.is_sliced
+        or query.combinator
+        or query.distinct_fields
+        or query.where.contains_over_clause
+    )
 
 
 def change_pages(

@@ -21,8 +21,29 @@ INPUTS = (
     (
         "locked jobs among many",
         "django_pgjobs/control/many.py",
-        "        left += _unsettled(page, effect)\n",
-        "        left += []\n",
+        "            still |= _unsettled(page, effect, refusals)\n",
+        "",
+        ("tests/test_many_jobs.py",),
+    ),
+    (
+        "jobs that somebody else has requeued, among many",
+        "django_pgjobs/control/many.py",
+        "partial(change, cursor, statuses={status})",
+        "partial(change, cursor, statuses={'successful', 'failed', 'cancelled'})",
+        ("tests/test_many_meanwhile.py",),
+    ),
+    (
+        "jobs that have begun, among many that wait",
+        "django_pgjobs/sql/cancel_jobs.sql",
+        "        AND array_position(%(statuses)s::text[], job.status) IS NOT NULL\n",
+        "        AND %(statuses)s::text[] IS NOT NULL\n",
+        ("tests/test_many_meanwhile.py",),
+    ),
+    (
+        "jobs that another one keeps out of a QuerySet",
+        "django_pgjobs/control/many.py",
+        "    if not _compares_rows(found):\n",
+        "    if True:\n",
         ("tests/test_many_jobs.py",),
     ),
     (

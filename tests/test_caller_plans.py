@@ -58,7 +58,7 @@ PLACES: dict[str, dict[str, Any]] = {
 }
 AT_ONCE = {"run_after": None, "delay": None, "spread": 0.0}
 STATEMENTS: dict[str, dict[str, Any]] = {
-    "cancel_jobs": {"max_dependencies": 100},
+    "cancel_jobs": {"statuses": ["ready", "running"], "max_dependencies": 100},
     "discard_jobs": {"note": "", "max_dependencies": 100},
     "requeue_jobs": {**AT_ONCE, "statuses": ["failed", "cancelled"], "note": ""},
     "reschedule_jobs": AT_ONCE,

@@ -145,10 +145,10 @@ def test_jobs_that_come_meanwhile_are_left_alone(
     ids = make_jobs(3)
     cancelled: list[int] = []
 
-    def enqueue_another(cursor: Any, page: list[int]) -> Any:
+    def enqueue_another(cursor: Any, page: list[int], **statuses: Any) -> Any:
         make_job()
         cancelled.extend(page)
-        return changing.cancel_jobs(cursor, page)
+        return changing.cancel_jobs(cursor, page, **statuses)
 
     assert many.change_all(Job.objects.all(), {"ready"}, enqueue_another) == 3
     assert cancelled == ids
@@ -222,11 +222,11 @@ def test_a_job_that_is_locked_for_a_moment_is_changed_at_the_end(
         other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [ids[1]])
         pages: list[list[int]] = []
 
-        def note_page(cursor: Any, page: list[int]) -> Any:
+        def note_page(cursor: Any, page: list[int], **statuses: Any) -> Any:
             pages.append(page)
             if len(pages) == 4:
                 other.rollback()
-            return changing.cancel_jobs(cursor, page)
+            return changing.cancel_jobs(cursor, page, **statuses)
 
         assert many.change_all(Job.objects.all(), {"ready"}, note_page) == 5
     assert pages == [ids[:2], ids[2:4], ids[4:], [ids[1]]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-import psycopg
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connections, transaction
@@ -22,14 +21,13 @@ from django_pgjobs.bulk.actions import ACTIONS, Action, ChosenOptions, retry_tre
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import Position, Walk, allowed_to
-from django_pgjobs.control.changing import Effect
+from django_pgjobs.control.changing import Effect, do_to_most
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.crossing import seeing_commits
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import with_text
 
 logger = logging.getLogger("django_pgjobs.bulk")
@@ -198,24 +196,16 @@ def _apply(
 
 
 def _act(change: BulkChange, action: Action, ids: list[int], database: str) -> Effect:
-    """Do the action to jobs; leave those that the server refuses, and do the others.
+    """Do the action to jobs; leave those that the server refuses, and do the others."""
 
-    It is tried with half of them then, and in the end with one.
-    """
-    try:
-        with transaction.atomic(using=database), connections[database].cursor() as cursor:
-            return action.apply(cursor, ids, change.options)
-    except DatabaseError as error:
-        cause = error.__cause__
-        if not isinstance(cause, psycopg.Error) or trouble_of(cause) is not Trouble.REFUSED:
-            raise
-        if len(ids) == 1:
-            logger.warning("bulk change refused change=%s job=%s: %s", change.pk, ids[0], error)
-            return Effect()
-    middle = len(ids) // 2
-    first = _act(change, action, ids[:middle], database)
-    second = _act(change, action, ids[middle:], database)
-    return Effect(first.changed + second.changed, first.conflicts + second.conflicts)
+    def act(some: list[int]) -> Effect:
+        with connections[database].cursor() as cursor:
+            return action.apply(cursor, some, change.options)
+
+    def warn(job_id: int, error: DatabaseError) -> None:
+        logger.warning("bulk change refused change=%s job=%s: %s", change.pk, job_id, error)
+
+    return do_to_most(ids, act, warn)
 
 
 def _stop(change: BulkChange, problem: str, database: str) -> Page:

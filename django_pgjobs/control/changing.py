@@ -1,19 +1,24 @@
 """What is done to a page of jobs in one transaction, and who has to hear of it.
 
-Each passes over jobs that another transaction has locked, and over those whose status is another
-one by then.
+Each passes over jobs that another transaction has locked, and over those whose status is by then
+none of *statuses*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Protocol, TypedDict
+
+import psycopg
+from django.db import DatabaseError, transaction
 
 from django_pgjobs.queries import batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.status import JobStatus
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 from django_pgjobs.values.given import instant_or_delay
 
 
@@ -38,9 +43,38 @@ class Effect:
     changed: list[int] = field(default_factory=list)
     conflicts: list[tuple[int, int | None]] = field(default_factory=list)
 
+    def __add__(self, other: Effect) -> Effect:
+        return Effect(self.changed + other.changed, self.conflicts + other.conflicts)
 
-# Changes those of some jobs that it can, in the open transaction.
-Change = Callable[[Cursor, list[int]], Effect]
+
+class Change(Protocol):
+    """Changes those of some jobs with one of *statuses* that it can, in the open transaction."""
+
+    def __call__(self, cursor: Cursor, ids: list[int], *, statuses: Collection[str]) -> Effect: ...
+
+
+def do_to_most(
+    ids: list[int],
+    act: Callable[[list[int]], Effect],
+    on_refusal: Callable[[int, DatabaseError], object],
+) -> Effect:
+    """Do something to jobs but to those that the server refuses, which *on_refusal* is told.
+
+    It is tried with half of them then, and in the end with one.
+    """
+    try:
+        with transaction.atomic(using=job_database()):
+            return act(ids)
+    except DatabaseError as error:
+        cause = error.__cause__
+        if not isinstance(cause, psycopg.Error) or trouble_of(cause) is not Trouble.REFUSED:
+            raise
+        if len(ids) == 1:
+            on_refusal(ids[0], error)
+            return Effect()
+    middle = len(ids) // 2
+    first = do_to_most(ids[:middle], act, on_refusal)
+    return first + do_to_most(ids[middle:], act, on_refusal)
 
 
 def times_of(run_after: datetime | timedelta | None) -> RunTimes:
@@ -49,19 +83,21 @@ def times_of(run_after: datetime | timedelta | None) -> RunTimes:
     return {"run_after": instant, "delay": delay, "spread": 0.0}
 
 
-def cancel_jobs(cursor: Cursor, ids: list[int]) -> Effect:
+def cancel_jobs(cursor: Cursor, ids: list[int], statuses: Collection[str] = UNFINISHED) -> Effect:
     """Cancel jobs that wait, and ask those that run to end."""
-    cancelled = jobs.cancel_jobs(cursor, ids)
+    cancelled = jobs.cancel_jobs(cursor, ids, statuses=statuses)
     if JobStatus.RUNNING in cancelled.values():
         notifications.notify_cancelled(cursor)
     return Effect(list(cancelled))
 
 
-def requeue_jobs(cursor: Cursor, ids: list[int], *, times: RunTimes) -> Effect:
+def requeue_jobs(
+    cursor: Cursor, ids: list[int], *, statuses: Collection[str] = FINISHED, times: RunTimes
+) -> Effect:
     """Give finished jobs new attempts."""
     effect = Effect()
     queues, batch_ids = [], set()
-    for row in jobs.requeue_jobs(cursor, ids, **times):
+    for row in jobs.requeue_jobs(cursor, ids, statuses=statuses, **times):
         if row.queue_name is None:
             effect.conflicts.append((row.id, row.twin_id))
         else:
@@ -74,9 +110,15 @@ def requeue_jobs(cursor: Cursor, ids: list[int], *, times: RunTimes) -> Effect:
     return effect
 
 
-def reschedule_jobs(cursor: Cursor, ids: list[int], *, times: RunTimes) -> Effect:
+def reschedule_jobs(
+    cursor: Cursor,
+    ids: list[int],
+    *,
+    statuses: Collection[str] = (JobStatus.READY,),
+    times: RunTimes,
+) -> Effect:
     """Move waiting jobs to another time."""
-    moved = jobs.reschedule_jobs(cursor, ids, **times)
+    moved = jobs.reschedule_jobs(cursor, ids, **times) if JobStatus.READY in statuses else {}
     if moved:
         notifications.notify_workers(cursor, list(moved.values()))
     return Effect(list(moved))

@@ -90,9 +90,11 @@ def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
     return _change_when_unlocked(job_id_of(job), {JobStatus.READY}, change)
 
 
-def _requeue(cursor: Cursor, ids: list[int], *, times: RunTimes) -> Effect:
+def _requeue(
+    cursor: Cursor, ids: list[int], *, statuses: Collection[str], times: RunTimes
+) -> Effect:
     """Give a job new attempts; raise JobError if it never gets them."""
-    effect = requeue_jobs(cursor, ids, times=times)
+    effect = requeue_jobs(cursor, ids, statuses=statuses, times=times)
     for job_id, twin_id in effect.conflicts:
         if twin_id is not None:
             raise DuplicateJob(
@@ -123,7 +125,7 @@ def _change_when_unlocked(job_id: int, statuses: Collection[str], change: Change
     """
     deadline = time.monotonic() + LOCKED_SECONDS
     with connections[job_database()].cursor() as cursor:
-        while not change(cursor, [job_id]).changed:
+        while not change(cursor, [job_id], statuses=statuses).changed:
             if jobs.get_job_status(cursor, job_id) not in statuses:
                 return False
             if time.monotonic() > deadline:

@@ -1,27 +1,34 @@
 """Changing all jobs that a QuerySet finds, 1,000 at a time.
 
 Which jobs those are is read once, before the first is changed: none that comes later is among them.
-Each page is a transaction of its own, or all are part of the caller's.
+Each page is a transaction of its own, or all are part of the caller's. A job is changed only with
+the status that it was read with: one that has begun since is asked to end if the QuerySet finds it
+as it is now, and one that somebody else has run again is left alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.models import Model, QuerySet
 
-from django_pgjobs.control.changing import Change, Effect
+from django_pgjobs.control.changing import Change, Effect, do_to_most
 from django_pgjobs.control.lifecycle import LOCKED_GAP_SECONDS, LOCKED_SECONDS
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.queries.crossing import seeing_commits
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import FINISHED
 from django_pgjobs.values.words import counted
 
 # Jobs that one transaction changes.
 PAGE_JOBS = 1_000
+
+# id -> status.
+Jobs = Mapping[int, str]
 
 
 def change_all(found: QuerySet[Any], statuses: Collection[str], change: Change) -> int:
@@ -29,12 +36,12 @@ def change_all(found: QuerySet[Any], statuses: Collection[str], change: Change) 
 
     Raise JobError as `change_pages` does.
     """
-    ids = find_ids(found, statuses)
-    return sum(change_pages(found.model, ids, statuses, change))
+    jobs = find_jobs(found, statuses)
+    return sum(change_pages(found, jobs, statuses, change))
 
 
-def find_ids(found: QuerySet[Any], statuses: Collection[str]) -> list[int]:
-    """Return the ids of those jobs of a QuerySet that have one of *statuses*, in its order.
+def find_jobs(found: QuerySet[Any], statuses: Collection[str]) -> Jobs:
+    """Return those jobs of a QuerySet that have one of *statuses*, in its order.
 
     Raise TypeError after values() and the like: what that groups by, only it knows.
     """
@@ -44,7 +51,7 @@ def find_ids(found: QuerySet[Any], statuses: Collection[str]) -> list[int]:
     if not _compares_rows(found):
         found = found.filter(status__in=sorted(statuses))
     rows = found.values_list("pk", "status")
-    return list(dict.fromkeys(job_id for job_id, status in rows if status in statuses))
+    return {job_id: status for job_id, status in rows if status in statuses}
 
 
 def _compares_rows(found: QuerySet[Any]) -> bool:
@@ -62,57 +69,101 @@ def _compares_rows(found: QuerySet[Any]) -> bool:
 
 
 def change_pages(
-    model: type[Model], ids: list[int], statuses: Collection[str], change: Change
+    found: QuerySet[Any], jobs: Jobs, statuses: Collection[str], change: Change
 ) -> Iterator[int]:
-    """Change jobs page by page; yield how many of each page were changed.
+    """Change *jobs* of a QuerySet page by page; yield how many of each page were changed.
 
     Jobs that another transaction has locked come last, and are tried again for LOCKED_SECONDS in
-    all. Raise JobError if some still have one of *statuses* then. What stays for a twin with its
-    unique key is no reason.
+    all. Raise JobError if some are still to be changed then, or if the database refused to change
+    some. What stays for a twin with its unique key is no reason.
     """
-    left: list[int] = []
-    for page in _pages(ids):
-        effect = _change_page(page, change)
-        yield len(effect.changed)
-        left += _unsettled(page, effect)
-    deadline = time.monotonic() + LOCKED_SECONDS
-    while left := _with_status(model, left, statuses):
-        if time.monotonic() > deadline:
-            raise JobError(
-                f"{counted(len(left), 'job')}, such as {left[0]}, could not be changed: locked by "
-                f"another transaction for {LOCKED_SECONDS:g} s, or in a workflow that is being "
-                "deleted. All others were. Try again when that transaction has ended."
-            )
-        time.sleep(LOCKED_GAP_SECONDS)
-        still: list[int] = []
+    refusals: dict[int, DatabaseError] = {}
+    left, deadline = jobs, None
+    while left:
+        still: dict[int, str] = {}
         for page in _pages(left):
-            effect = _change_page(page, change)
+            effect = _change_page(page, change, refusals)
             yield len(effect.changed)
-            still += _unsettled(page, effect)
-        left = still
+            still |= _unsettled(page, effect, refusals)
+        left = _still_to_change(found, still, statuses)
+        deadline = deadline or time.monotonic() + LOCKED_SECONDS
+        if left and time.monotonic() > deadline:
+            break
+        if left:
+            time.sleep(LOCKED_GAP_SECONDS)
+    if left or refusals:
+        raise JobError(" ".join([*_told_of(left, refusals), "All others were."]))
 
 
-def _pages(ids: list[int]) -> Iterator[list[int]]:
-    return (ids[first : first + PAGE_JOBS] for first in range(0, len(ids), PAGE_JOBS))
+def _pages(jobs: Jobs) -> Iterator[Jobs]:
+    rows = list(jobs.items())
+    return (dict(rows[first : first + PAGE_JOBS]) for first in range(0, len(rows), PAGE_JOBS))
 
 
-def _change_page(page: list[int], change: Change) -> Effect:
-    with seeing_commits(job_database()), connections[job_database()].cursor() as cursor:
-        return change(cursor, page)
+def _change_page(page: Jobs, change: Change, refusals: dict[int, DatabaseError]) -> Effect:
+    by_status: dict[str, list[int]] = {}
+    for job_id, status in page.items():
+        by_status.setdefault(status, []).append(job_id)
+    whole = Effect()
+    database = job_database()
+    with seeing_commits(database), connections[database].cursor() as cursor:
+        for status, ids in by_status.items():
+            act = partial(change, cursor, statuses={status})
+            whole += do_to_most(ids, act, refusals.__setitem__)
+    return whole
 
 
-def _unsettled(page: list[int], effect: Effect) -> list[int]:
-    """Return those jobs of a page that were not changed, and stay for no twin."""
-    settled = {*effect.changed, *(job_id for job_id, twin_id in effect.conflicts if twin_id)}
-    return [job_id for job_id in page if job_id not in settled]
+def _unsettled(page: Jobs, effect: Effect, refused: Collection[int]) -> Jobs:
+    """Return those jobs of a page that were not changed, and stay for no twin and no refusal."""
+    twins = (job_id for job_id, twin_id in effect.conflicts if twin_id)
+    settled = {*effect.changed, *twins, *refused}
+    return {job_id: status for job_id, status in page.items() if job_id not in settled}
 
 
-def _with_status(model: type[Model], ids: list[int], statuses: Collection[str]) -> list[int]:
-    """Return those of some jobs that have one of *statuses*."""
+def _still_to_change(found: QuerySet[Any], left: Jobs, statuses: Collection[str]) -> Jobs:
+    """Return those jobs that are as they were read, or that the QuerySet finds as they are now."""
+    now = _statuses_of(found.model, list(left))
+    same = {job_id: status for job_id, status in now.items() if status == left[job_id]}
+    others = {
+        job_id: status
+        for job_id, status in now.items()
+        if job_id not in same and status in statuses and status not in FINISHED
+    }
+    return same | {job_id: others[job_id] for job_id in _found_again(found, others)}
+
+
+def _statuses_of(model: type[Model], ids: list[int]) -> Jobs:
     rows = model._base_manager.using(job_database())
-    found: list[int] = []
-    for page in _pages(ids):
+    now: dict[int, str] = {}
+    for first in range(0, len(ids), PAGE_JOBS):
         # By the primary key alone; with the status the planner might take the index of ends.
-        pairs = rows.filter(pk__in=page).values_list("pk", "status")
-        found += (job_id for job_id, status in pairs if status in statuses)
-    return found
+        page = rows.filter(pk__in=ids[first : first + PAGE_JOBS])
+        now.update(page.values_list("pk", "status"))
+    return now
+
+
+def _found_again(found: QuerySet[Any], ids: Collection[int]) -> Collection[int]:
+    """Return those of some jobs that a QuerySet finds now, wherever its slice would end."""
+    if not ids:
+        return ()
+    again = found.using(job_database())
+    again.query.clear_limits()
+    if not _compares_rows(again):
+        again = again.filter(pk__in=sorted(ids))
+    return set(again.values_list("pk", flat=True)) & set(ids)
+
+
+def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError]) -> Iterator[str]:
+    """Yield why some jobs could not be changed."""
+    for job_id in list(left)[:1]:
+        yield (
+            f"{counted(len(left), 'job')}, such as {job_id}, could not be changed: locked by "
+            f"another transaction for {LOCKED_SECONDS:g} s, or in a workflow that is being "
+            "deleted. Try again when that transaction has ended."
+        )
+    for job_id, error in list(refusals.items())[:1]:
+        said = " ".join(str(error).split())
+        yield (
+            f"{counted(len(refusals), 'job')}, such as {job_id}, could not be changed: the "
+            f"database refused it: {said}."
+        )

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.control import lifecycle
 from django_pgjobs.control.changing import Change, cancel_jobs, requeue_jobs, times_of
-from django_pgjobs.control.many import change_pages, find_ids
+from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import add_action, count, job_id, span
 from django_pgjobs.management.printing import Write
@@ -188,14 +188,15 @@ def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any
         tell(f"WARNING {doubt}")
     statuses = [flags["status"] or each for each in verb.usual]
     found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
-    ids = find_ids(found.order_by("pk")[: flags["limit"]], statuses)
-    if not ids:
+    found = found.order_by("pk")[: flags["limit"]]
+    jobs = find_jobs(found, statuses)
+    if not jobs:
         write(f"no such job is {' or '.join(dict.fromkeys(statuses))}.")
     elif flags["dry_run"]:
-        write(f"would {verb.name} {_named(ids)}")
+        write(f"would {verb.name} {_named(list(jobs))}")
     else:
-        _refuse_unless_wanted(verb, write, ids, is_sure=flags["yes"])
-        _change_found(verb, write, tell, ids)
+        _refuse_unless_wanted(verb, write, list(jobs), is_sure=flags["yes"])
+        _change_found(verb, write, tell, found, jobs)
 
 
 def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
@@ -235,21 +236,21 @@ def _refuse_unless_wanted(verb: JobChange, write: Write, ids: list[int], *, is_s
         raise CommandError("nothing was changed.")
 
 
-def _change_found(verb: JobChange, write: Write, tell: Write, ids: list[int]) -> None:
+def _change_found(verb: JobChange, write: Write, tell: Write, found: Any, jobs: Jobs) -> None:
     """Change jobs page by page, and write how many were, also if it is interrupted."""
     done, told_at = 0, time.monotonic()
     try:
-        for number in change_pages(Job, ids, verb.statuses, verb.change):
+        for number in change_pages(found, jobs, verb.statuses, verb.change):
             done += number
             if sys.stderr.isatty() and time.monotonic() > told_at + PROGRESS_SECONDS:
-                tell(f"{done:,} of {_number(len(ids))}")
+                tell(f"{done:,} of {_number(len(jobs))}")
                 told_at = time.monotonic()
     except JobError as error:
         raise CommandError(str(error)) from error
     finally:
-        rest = "" if done == len(ids) else f" of {len(ids):,}"
-        write(f"{done:,}{rest} job{'' if done == len(ids) == 1 else 's'} {verb.done}.")
-    if done < len(ids):
+        rest = "" if done == len(jobs) else f" of {len(jobs):,}"
+        write(f"{done:,}{rest} job{'' if done == len(jobs) == 1 else 's'} {verb.done}.")
+    if done < len(jobs):
         raise CommandError(
             "The others have changed meanwhile, or a live job holds their unique key."
         )

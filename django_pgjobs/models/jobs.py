@@ -41,8 +41,9 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     Which jobs are changed is read once, at the beginning. 1,000 are changed at a time, outside of a
     transaction each page in one of its own. Raise JobError if another transaction keeps some of
-    them locked for two seconds; all others are changed by then. What the database raises comes as
-    it is; pages before it stay changed.
+    them locked for two seconds, or if a trigger refuses the change of some; all others are changed
+    by then. What else the database raises comes as it is; pages before it stay changed. After
+    values() raise TypeError.
     """
 
     def unfinished(self) -> JobQuerySet:

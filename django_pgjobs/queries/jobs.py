@@ -15,7 +15,7 @@ from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.arrays import array_text, columns_of
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
-from django_pgjobs.status import FINISHED
+from django_pgjobs.status import FINISHED, UNFINISHED
 from django_pgjobs.values import notes
 
 # How many interruptions because of its worker a job has free; each further one uses up an attempt.
@@ -246,9 +246,15 @@ def _rescue(
     return fetch(cursor, "rescue_jobs", params)
 
 
-def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
-    """Cancel jobs; return id -> status before of those that were not finished nor locked."""
-    params = {"ids": ids, "max_dependencies": dependencies.PAGE}
+def cancel_jobs(
+    cursor: Cursor, ids: list[int], *, statuses: Collection[str] = UNFINISHED
+) -> dict[int, str]:
+    """Cancel jobs; return id -> status before of those that had one of *statuses*, unlocked."""
+    params = {
+        "ids": ids,
+        "statuses": sorted(statuses),
+        "max_dependencies": dependencies.PAGE,
+    }
     rows = fetch_again_if_crossed(cursor, "cancel_jobs", params)
     dependencies.resolve_rest(cursor, rows)
     return {job_id: status for job_id, status, *_ in rows if status}

@@ -1,13 +1,16 @@
 -- Cancel jobs: one that waits ends at once, one that runs is asked to end. What waits for those
 -- that ended is resolved.
--- Parameters: ids bigint[]; max_dependencies integer (resolved at most)
+-- Parameters: ids bigint[]; statuses text[] (ready, running or both); max_dependencies integer
+--     (resolved at most)
 -- Returns: id, status before; behind them, without an id, as resolve_dependencies.sql does
 -- Locks: the rows, in order of id, SKIP LOCKED; then the jobs that wait for them
 -- Index: pgjobs_job_live_pkey
 WITH taken AS MATERIALIZED (
     SELECT job.id, job.status
     FROM pgjobs_job_live AS job
-    WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status IN ('ready', 'running')
+    WHERE
+        job.id = ANY (%(ids)s::bigint[]) AND job.status IN ('ready', 'running')
+        AND array_position(%(statuses)s::text[], job.status) IS NOT NULL
     ORDER BY job.id
     FOR NO KEY UPDATE SKIP LOCKED
 ),

@@ -125,3 +125,29 @@ def test_the_command_tells_what_the_database_refuses(capsys: pytest.CaptureFixtu
     with pytest.raises(CommandError, match=f"^1 job, such as {refused}, could not be changed"):
         call_command("jobs", "cancel", "--queue", "default", "--yes")
     assert capsys.readouterr().out == "2 of 3 jobs cancelled.\n"
+
+
+@pytest.mark.django_db
+def test_of_named_jobs_all_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    refused, other = make_job(metadata={"legal": "hold"}), make_job()
+    with connection.cursor() as cursor:
+        cursor.execute(REFUSE)
+    with pytest.raises(CommandError, match="1 of 2 jobs was not cancelled"):
+        call_command("jobs", "cancel", str(refused), str(other))
+    said = capsys.readouterr().out
+    assert said.startswith(f"job {refused}: the database refused it: on legal hold")
+    assert said.endswith(f"job {other}: cancelled\n")
+
+
+@COMMITS
+def test_a_lock_that_is_not_to_be_had_is_told_as_that() -> None:
+    make_job()
+    with connect(autocommit=False) as other, connection.cursor() as cursor:
+        other.execute("LOCK TABLE pgjobs_job_live IN ACCESS EXCLUSIVE MODE")
+        cursor.execute("SET lock_timeout = '50ms'")
+        try:
+            with pytest.raises(CommandError, match=r"^the database gave up: canceling") as refusal:
+                call_command("jobs", "cancel", "--queue", "default", "--yes")
+        finally:
+            cursor.execute("RESET lock_timeout")
+    assert refusal.value.returncode == 1

@@ -66,8 +66,7 @@ def do_to_most(
         with transaction.atomic(using=job_database()):
             return act(ids)
     except DatabaseError as error:
-        cause = error.__cause__
-        if not isinstance(cause, psycopg.Error) or trouble_of(cause) is not Trouble.REFUSED:
+        if not is_refused(error):
             raise
         if len(ids) == 1:
             on_refusal(ids[0], error)
@@ -75,6 +74,17 @@ def do_to_most(
     middle = len(ids) // 2
     first = do_to_most(ids[:middle], act, on_refusal)
     return first + do_to_most(ids[middle:], act, on_refusal)
+
+
+def is_refused(error: DatabaseError) -> bool:
+    """Does the server refuse what a row would hold, as a trigger of the project's may?"""
+    cause = error.__cause__
+    return isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.REFUSED
+
+
+def refusal_text(error: DatabaseError) -> str:
+    """Return what the server said of a row that it refused, in one line."""
+    return f"the database refused it: {' '.join(str(error).split())}."
 
 
 def times_of(run_after: datetime | timedelta | None) -> RunTimes:

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import DatabaseError, connections
 from django.db.models import Model, QuerySet
 
-from django_pgjobs.control.changing import Change, Effect, do_to_most
+from django_pgjobs.control.changing import Change, Effect, do_to_most, refusal_text
 from django_pgjobs.control.lifecycle import LOCKED_GAP_SECONDS, LOCKED_SECONDS
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.queries.crossing import seeing_commits
@@ -92,7 +92,7 @@ def change_pages(
         if left:
             time.sleep(LOCKED_GAP_SECONDS)
     if left or refusals:
-        raise JobError(" ".join([*_told_of(left, refusals), "All others were."]))
+        raise JobError(" ".join([*_told_of(left, refusals), "All others were changed."]))
 
 
 def _pages(jobs: Jobs) -> Iterator[Jobs]:
@@ -162,8 +162,7 @@ def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError]) -> Iterator[str]
             "deleted. Try again when that transaction has ended."
         )
     for job_id, error in list(refusals.items())[:1]:
-        said = " ".join(str(error).split())
         yield (
-            f"{counted(len(refusals), 'job')}, such as {job_id}, could not be changed: the "
-            f"database refused it: {said}."
+            f"{counted(len(refusals), 'job')}, such as {job_id}, could not be changed: "
+            f"{refusal_text(error)}"
         )

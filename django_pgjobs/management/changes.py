@@ -11,11 +11,19 @@ from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import DatabaseError
 from django.utils import timezone
 
 from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.control import lifecycle
-from django_pgjobs.control.changing import Change, cancel_jobs, requeue_jobs, times_of
+from django_pgjobs.control.changing import (
+    Change,
+    cancel_jobs,
+    is_refused,
+    refusal_text,
+    requeue_jobs,
+    times_of,
+)
 from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import add_action, count, job_id, span
@@ -174,6 +182,10 @@ def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
             said = did or _state_of(each)
         except JobError as error:
             did, said = "", str(error)
+        except DatabaseError as error:
+            if not is_refused(error):
+                raise
+            did, said = "", refusal_text(error)
         failed += not did
         write(f"job {each}: {said}")
     if failed:

@@ -48,6 +48,7 @@ from django_pgjobs.management.spelling import doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
@@ -353,12 +354,18 @@ def _refuse_other_database() -> None:
 
 
 def _refuse_if_not_usable(error: DatabaseError) -> None:
-    """Raise CommandError, as `runjobs` does, if there is no server, table, column or right."""
+    """Raise CommandError, as `runjobs` does, if there is no server, table, column or right.
+
+    Also if the server gave up waiting, or others came in between.
+    """
     if isinstance(error.__cause__, InsufficientPrivilege):
         said = f"{str(error).strip()}. `manage.py jobs grants` prints what a role needs."
         raise _refusal(CommandError(said), EXIT_UNREACHABLE) from error
     if not isinstance(error.__cause__, UNUSABLE):
         return
+    if trouble_of(error.__cause__) in (Trouble.LOCKED, Trouble.CROSSED):
+        said = " ".join(str(error).split())
+        raise _refusal(CommandError(f"the database gave up: {said}. Try again.")) from error
     try:
         look_at_server(job_database())
     except CommandError as refusal:

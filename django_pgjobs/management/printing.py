@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -37,8 +38,11 @@ def in_english() -> Iterator[None]:
 def while_somebody_reads() -> Iterator[None]:
     """End the process without a word when whoever reads its output has seen enough.
 
-    A program closes the pipe (`head`), a person presses Ctrl-C.
+    A program closes the pipe (`head`), a person presses Ctrl-C. What the output's encoding lacks is
+    written as an escape.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             yield
@@ -62,7 +66,11 @@ def json_text(value: Any) -> str:
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, cls=DjangoJSONEncoder)
+    # Else the output's escapes would be none of JSON.
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(
+        value, indent=2, ensure_ascii=not is_unicode, allow_nan=False, cls=DjangoJSONEncoder
+    )
 
 
 def _without_odd_numbers(value: Any) -> Any:

@@ -37,7 +37,7 @@ def start_piped() -> Iterator[Callable[..., Piped]]:
     started: list[Piped] = []
     mark = uuid.uuid4().hex
 
-    def start(*words: str) -> Piped:
+    def start(*words: str, **variables: str) -> Piped:
         inherited = {name: v for name, v in os.environ.items() if name != "PYTHONUNBUFFERED"}
         changed = {"OUTSIDE_API_URL": f"http://127.0.0.1:{free_port()}"}
         process = subprocess.Popen(
@@ -50,6 +50,7 @@ def start_piped() -> Iterator[Callable[..., Piped]]:
                 "PGJOBS_TEST_SETTINGS": json.dumps(changed),
                 "PYTHONPATH": str(ROOT),
                 MARK: mark,
+                **variables,
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -103,3 +104,16 @@ def test_a_reader_that_ends_early_ends_the_command_without_a_word(
     process.stdout.close()
     process.stdout = None
     assert process.wait() == EXIT_READER_GONE
+
+
+def test_what_an_encoding_lacks_is_written_as_an_escape(start_piped: Callable[..., Piped]) -> None:
+    """A job with such a name keeps nobody from seeing the others; JSON is still JSON."""
+    make_jobs(2, queue_name="日本 é 😀")
+    said = []
+    for flags in ((), ("--json",)):
+        process = start_piped("jobs", "stats", *flags, PYTHONIOENCODING="ascii")
+        assert process.stdout is not None
+        said.append(process.stdout.read())
+        assert process.wait() == 0
+    assert rb"\u65e5\u672c \xe9 \U0001f600  active" in said[0]
+    assert [each["queue"] for each in json.loads(said[1])] == ["日本 é 😀"]

@@ -9,11 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db import OperationalError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext_lazy as _
+from psycopg.errors import SerializationFailure
 
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
@@ -222,18 +224,31 @@ def within_budget(
 ) -> HttpResponse:
     """Return the page that *draw* makes, rendered, or one that says it reads too much."""
     try:
+        return _drawn(model_admin, draw, one_snapshot=model_admin.one_snapshot)
+    except TooSlow:
+        return draw_too_slow(model_admin, request)
+
+
+def _drawn(
+    model_admin: PageAdmin, draw: Callable[[], HttpResponse], *, one_snapshot: bool
+) -> HttpResponse:
+    """Return the page that *draw* makes, rendered.
+
+    A function of the project's, such as its ADMIN_PERMISSION, may write a row that others write:
+    in a snapshot it cannot, so the page is drawn without one then.
+    """
+    try:
         with time_budget(
-            job_database(),
-            PAGE_SECONDS,
-            walks=model_admin.walks,
-            one_snapshot=model_admin.one_snapshot,
+            job_database(), PAGE_SECONDS, walks=model_admin.walks, one_snapshot=one_snapshot
         ):
             response = draw()
             if isinstance(response, TemplateResponse):
                 response.render()
             return response
-    except TooSlow:
-        return draw_too_slow(model_admin, request)
+    except OperationalError as error:
+        if not (one_snapshot and isinstance(error.__cause__, SerializationFailure)):
+            raise
+        return _drawn(model_admin, draw, one_snapshot=False)
 
 
 def draw_too_slow(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:

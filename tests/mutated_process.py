@@ -83,6 +83,13 @@ PROCESS = (
         ("tests/worker/test_watchdog_looks.py",),
     ),
     (
+        "rest of the watchdog that somebody wakes",
+        f"{WORKER}running/watchdog.py",
+        "        while (left :=",
+        "        while False and (left :=",
+        ("tests/worker/test_watchdog_looks.py",),
+    ),
+    (
         "statement that is cancelled",
         f"{WORKER}running/watchdog.py",
         "self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)",

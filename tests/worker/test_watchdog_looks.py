@@ -64,3 +64,48 @@ def test_however_many_run_and_end_a_look_takes_a_tenth_of_the_time(
     late = [at - (1000.0 + 0.01 * (job_id - 1)) for job_id, at in dog.interrupted.items()]
     assert len(late) == min(attempts, 1_000)
     assert max(late) <= 0.02 + 11 * attempts * STEP_SECONDS
+
+
+class Fed(Simulated):
+    """One to which another thread gives an attempt with a short timeout each 10 ms."""
+
+    fed_at = 1000.0
+    fed = 10_000
+
+    def overdue(self) -> list[tuple[float, float]]:
+        """Return when each timeout was over, and when its attempt was interrupted."""
+        return [
+            (1000.0 + 0.01 * (job_id - 10_001) + 0.2, at) for job_id, at in self.interrupted.items()
+        ]
+
+    def wait(self, timeout: float | None) -> None:
+        assert timeout is not None
+        ends_at = self.now + timeout
+        while self.fed_at < ends_at and not self._wake.is_set():
+            self.now = max(self.now, self.fed_at)
+            self.fed_at += 0.01
+            self.fed += 1
+            self.watch(make_attempt_of(self.fed), 0.2)
+        self.now = max(self.now, self.now if self._wake.is_set() else ends_at)
+        self._wake.clear()
+        self.stop_requested = self.now > self.until
+
+
+def test_a_timeout_that_is_shorter_than_the_rest_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dog = Fed(20.0, monkeypatch)
+    for number in range(5_000):
+        dog.watch(make_attempt_of(number + 1), math.inf)
+    dog.run()
+    assert dog.looking <= 0.12 * dog.seconds
+    late = [at - attempt_at for attempt_at, at in dog.overdue()]
+    assert max(late) <= 0.6
+
+
+def test_a_timeout_that_is_shorter_than_the_next_look_is_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dog = Fed(5.0, monkeypatch)
+    dog.run()
+    assert max(at - attempt_at for attempt_at, at in dog.overdue()) <= 0.03

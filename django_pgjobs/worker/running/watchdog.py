@@ -70,7 +70,7 @@ class Watchdog(Role):
         self._on_look = on_look
         # Other threads add some.
         self._deadlines: deque[Deadline] = deque()
-        self._looks_at = 0.0
+        self._looks_at = self._rests_until = 0.0
 
     def watch(self, attempt: Attempt, timeout: float) -> None:
         """Interrupt the attempt *timeout* seconds from now."""
@@ -101,7 +101,15 @@ class Watchdog(Role):
                     logger.error("connection of role %s does not answer; cut", connection.role)
                     connection.cut()
             self._on_look()
-            self.wait(max(0.0, self._looks_at - time.monotonic()))
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next look; who adds a deadline before that wakes it, but not too early."""
+        self.wait(max(0.0, self._looks_at - time.monotonic()))
+        # Nobody need wake it again.
+        self._looks_at = self._rests_until
+        while (left := self._rests_until - time.monotonic()) > 0 and not self.stop_requested:
+            self.wait(left)
 
     def _take_due(self) -> list[tuple[Attempt, AtDeadline]]:
         """Take the deadlines that have come, and decide when to look again.
@@ -121,7 +129,8 @@ class Watchdog(Role):
                 self._looks_at = min(self._looks_at, at)
         took = time.monotonic() - now
         rest = min(max(REST * took, LEAST_SECONDS), LOOK_SECONDS)
-        self._looks_at = max(self._looks_at, now + took + rest)
+        self._rests_until = now + took + rest
+        self._looks_at = max(self._looks_at, self._rests_until)
         return due
 
     def _end(self, attempt: Attempt, step: AtDeadline) -> None:

@@ -182,6 +182,13 @@ def test_a_name_that_nothing_has_is_doubted(capsys: pytest.CaptureFixture[str]) 
     assert "WARNING" in capsys.readouterr().err
 
 
+def test_a_name_that_jobs_have_is_not_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a task that is gone from the code, in a queue in which none waits."""
+    make_failed(queue_name="mail", task_path="shop.tasks.gone")
+    call_command("jobs", "requeue", "--queue", "mail", "--task", "shop.tasks.gone", "--yes")
+    assert capsys.readouterr() == ("1 job requeued.\n", "")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_is_locked_is_told_and_so_is_what_was_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

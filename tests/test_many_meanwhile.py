@@ -140,6 +140,35 @@ def test_of_named_jobs_all_are_tried(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @COMMITS
+def test_a_connection_that_is_lost_is_told_behind_what_was_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_jobs(5)
+    monkeypatch.setattr(many, "PAGE_JOBS", 2)
+    change_page = many._change_page
+    done: list[int] = []
+
+    def change_and_end(*args: Any) -> Any:
+        if done:
+            with connect() as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(%s, 5000)",
+                    [connection.connection.info.backend_pid],
+                )
+        done.append(1)
+        return change_page(*args)
+
+    monkeypatch.setattr(many, "_change_page", change_and_end)
+    try:
+        with pytest.raises(CommandError, match=r"^the connection to the database was lost"):
+            call_command("jobs", "cancel", "--queue", "default", "--yes")
+    finally:
+        connection.close()
+    assert capsys.readouterr().out == "2 of 5 jobs cancelled.\n"
+    assert count_jobs(status="ready") == 3
+
+
+@COMMITS
 def test_a_lock_that_is_not_to_be_had_is_told_as_that() -> None:
     make_job()
     with connect(autocommit=False) as other, connection.cursor() as cursor:

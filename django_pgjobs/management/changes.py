@@ -195,14 +195,14 @@ def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
 
 def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
     """Change the jobs that the filters find, if whoever asked for it says so again."""
-    queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
-    for doubt in doubts(queues=queues, tasks=tasks):
-        tell(f"WARNING {doubt}")
     statuses = [flags["status"] or each for each in verb.usual]
     found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
     found = found.order_by("pk")[: flags["limit"]]
     jobs = find_jobs(found, statuses)
     if not jobs:
+        queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
+        for doubt in doubts(queues=queues, tasks=tasks):
+            tell(f"WARNING {doubt}")
         write(f"no such job is {' or '.join(dict.fromkeys(statuses))}.")
     elif flags["dry_run"]:
         write(f"would {verb.name} {_named(list(jobs))}")

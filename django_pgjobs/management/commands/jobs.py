@@ -363,13 +363,16 @@ def _refuse_if_not_usable(error: DatabaseError) -> None:
         raise _refusal(CommandError(said), EXIT_UNREACHABLE) from error
     if not isinstance(error.__cause__, UNUSABLE):
         return
-    if trouble_of(error.__cause__) in (Trouble.LOCKED, Trouble.CROSSED):
-        said = " ".join(str(error).split())
+    trouble, said = trouble_of(error.__cause__), " ".join(str(error).split())
+    if trouble in (Trouble.LOCKED, Trouble.CROSSED):
         raise _refusal(CommandError(f"the database gave up: {said}. Try again.")) from error
     try:
         look_at_server(job_database())
     except CommandError as refusal:
         raise _refusal(refusal, refusal.returncode) from error
+    if trouble is Trouble.LOST:
+        lost = CommandError(f"the connection to the database was lost: {said}. Try again.")
+        raise _refusal(lost, EXIT_UNREACHABLE) from error
 
 
 def _target_of(flags: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.status import BatchState, JobStatus
-from django_pgjobs.values.moments import duration, exact_moment
+from django_pgjobs.values.moments import aware, duration, exact_moment
 from django_pgjobs.values.payload import in_utc
 
 ICONS = {
@@ -107,7 +107,7 @@ def moment(instant: datetime | None) -> str | SafeString:
     """Draw an instant as the time since or until it; the exact time is its title."""
     if instant is None:
         return "–"
-    seconds = (timezone.now() - instant).total_seconds()
+    seconds = (aware(timezone.now()) - aware(instant)).total_seconds()
     text = _("in %s") % duration(-seconds) if seconds < 0 else _("%s ago") % duration(seconds)
     return time_element(instant, text)
 
@@ -116,14 +116,14 @@ def age(instant: datetime | None, now: datetime) -> str:
     """Draw how long ago an instant was, by the database's clock; the exact time is its title."""
     if instant is None:
         return "–"
-    return time_element(instant, duration((now - instant).total_seconds()))
+    return time_element(instant, duration((aware(now) - aware(instant)).total_seconds()))
 
 
 def time_element(instant: datetime, text: str) -> SafeString:
     """Draw *text* about an instant; the exact time and its zone are the title."""
-    local = timezone.localtime(instant)
+    local = timezone.localtime(aware(instant))
     title = f"{exact_moment(instant)} {local.tzname()}"
-    exact = in_utc(instant).isoformat(timespec="seconds").replace("+00:00", "Z")
+    exact = in_utc(aware(instant)).isoformat(timespec="seconds").replace("+00:00", "Z")
     return format_html('<time datetime="{}" title="{}">{}</time>', exact, title, text)
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.control.numbers import QueueLine
 from django_pgjobs.status import Waiting
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import aware, duration
 
 # A transaction that keeps dead rows from being removed for longer is worth a warning, ...
 OLD_TRANSACTION_SECONDS = 600.0
@@ -49,7 +49,7 @@ def jobs_query(
 
 
 def _moment(name: str, instant: datetime) -> dict[str, str]:
-    local = timezone.localtime(instant)
+    local = timezone.localtime(aware(instant))
     return {f"{name}_0": local.strftime("%Y-%m-%d"), f"{name}_1": local.strftime("%H:%M:%S")}
 
 
@@ -58,7 +58,7 @@ def as_of(instant: datetime | None, now: datetime) -> str:
 
     *now* is the same for all numbers of a page, else two of one instant might differ by a second.
     """
-    seconds = (now - instant).total_seconds() if instant else 0.0
+    seconds = (aware(now) - aware(instant)).total_seconds() if instant else 0.0
     return _("as of %s ago") % duration(round(seconds)) if seconds >= OLD_SECONDS else ""
 
 

@@ -115,8 +115,13 @@ def write_table(
         write(text if width is None or len(text) <= width else f"{text[: width - 1]}…")
 
 
+def local_time(instant: datetime) -> str:
+    """Return an instant in the time zone of the settings; with USE_TZ = False it is in it."""
+    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
+    return local.isoformat(" ", "seconds")
+
+
 def _cell(value: object) -> str:
     if isinstance(value, datetime):
-        local = timezone.localtime(value) if timezone.is_aware(value) else value
-        return local.isoformat(" ", "seconds")
+        return local_time(value)
     return str(value).translate(CONTROL)

@@ -21,6 +21,7 @@ from django_pgjobs.schedules.importing import (
     row_of_django_q,
 )
 from django_pgjobs.schedules.words import when_of
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.words import counted
 
 # Where their rows are, and what makes rows of ours of them.
@@ -66,7 +67,7 @@ def _told(row: Schedule, dropped: Iterable[str]) -> Iterator[str]:
     yield when_of(row)
     for word, instant in (("starts", row.starts_at), ("ends", row.ends_at)):
         if instant is not None:
-            yield f"{word} {timezone.localtime(instant).isoformat(' ', 'seconds')}"
+            yield f"{word} {timezone.localtime(aware(instant)).isoformat(' ', 'seconds')}"
     if row.max_runs is not None:
         yield counted(row.max_runs, "run")
     if row.paused_at is not None:

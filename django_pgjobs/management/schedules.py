@@ -22,6 +22,7 @@ from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead, unskip
 from django_pgjobs.schedules.words import MARKS, is_infinite, state_of, when_of
+from django_pgjobs.values.moments import aware
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
 
@@ -255,4 +256,4 @@ def _short(value: datetime | None) -> str:
         return "-"
     if is_infinite(value):
         return "soon"
-    return timezone.localtime(value).isoformat(" ", "seconds")
+    return timezone.localtime(aware(value)).isoformat(" ", "seconds")

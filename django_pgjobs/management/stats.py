@@ -21,7 +21,14 @@ from django_pgjobs.control.numbers import (
     read_hour,
 )
 from django_pgjobs.management.arguments import add_action, whole_number
-from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
+from django_pgjobs.management.printing import (
+    Write,
+    in_english,
+    json_text,
+    local_time,
+    width_of,
+    write_table,
+)
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.control import PauseRow
@@ -134,8 +141,7 @@ def _watch(write: Write, screen: Any, seconds: int) -> NoReturn:
         stats = _read()
         if screen.isatty():
             screen.write(CLEAR, ending="")
-        at = timezone.localtime(stats.now).isoformat(" ", "seconds")
-        write(f"--- {at}, every {seconds} s until Ctrl-C")
+        write(f"--- {local_time(stats.now)}, every {seconds} s until Ctrl-C")
         _draw(write, stats, width_of(screen))
         screen.flush()
         time.sleep(seconds)

@@ -16,6 +16,7 @@ from django_pgjobs.management.arguments import add_action, span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.spelling import doubts
 from django_pgjobs.models import Token
+from django_pgjobs.values.moments import aware
 
 HEADS = ("id", "name", "state", "begins with", "may", "queues", "tasks", "expires", "last used")
 COLUMNS = ("id", "name", "prefix", "verbs", "queues", "tasks", "per_second", "created_by")
@@ -161,7 +162,8 @@ def _rotate(write: Write, tell: Write, token_id: int, *, keep: timedelta, by: st
     except (LookupError, ValueError) as error:
         raise CommandError(str(error.args[0])) from None
     old = Token.objects.get(pk=token_id)
-    tell(f"token {old.pk} is good until {timezone.localtime(old.expires_at):%Y-%m-%d %H:%M:%S%z}.")
+    until = timezone.localtime(aware(old.expires_at))
+    tell(f"token {old.pk} is good until {until:%Y-%m-%d %H:%M:%S%z}.")
     _show(write, tell, token, secret)
 
 

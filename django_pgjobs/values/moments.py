@@ -17,6 +17,13 @@ from django.utils.translation import pgettext
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
 
+def aware(instant: datetime) -> datetime:
+    """Return an instant with its time zone: with USE_TZ = False Django reads naive ones."""
+    if timezone.is_aware(instant):
+        return instant
+    return timezone.make_aware(instant, timezone.get_default_timezone())
+
+
 def moment_in_words(instant: datetime | None, now: datetime) -> str:
     """Return an instant in the current time zone, and how far from now it is."""
     if instant is None:

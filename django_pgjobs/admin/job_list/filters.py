@@ -25,6 +25,7 @@ from rangefilter.filters import DateTimeRangeFilter, NumericRangeFilter
 from django_pgjobs.admin.job_list.search import Condition
 from django_pgjobs.bulk import conditions
 from django_pgjobs.values.bounds import MAX_INTEGER
+from django_pgjobs.values.moments import aware
 
 LAST_MOMENT = time(23, 59, 59, 999_999)
 # Of a length of time that somebody filters by: thirty years.
@@ -97,7 +98,7 @@ class JobFilter:
 
 def _said(value: Any) -> str:
     if isinstance(value, datetime):
-        return date_format(timezone.localtime(value), "SHORT_DATETIME_FORMAT")
+        return date_format(timezone.localtime(aware(value)), "SHORT_DATETIME_FORMAT")
     return str(localize(value))
 
 

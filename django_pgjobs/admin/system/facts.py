@@ -26,6 +26,7 @@ from django_pgjobs.queries import system
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.system import RelationRow, ServerRow, TransactionRow
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import aware
 
 # Beyond these something is wrong, and the page says so.
 DEAD_SHARE = 0.5
@@ -58,13 +59,13 @@ def gather() -> SystemFacts:
     """Ask the server and the process for all that the page shows."""
     alias = job_database()
     with connections[alias].cursor() as cursor:
-        asked_at = timezone.now()
+        asked_at = aware(timezone.now())
         server = system.get_server(cursor)
-        answered_at = timezone.now()
+        answered_at = aware(timezone.now())
         relations = system.list_relations(cursor)
         transactions = system.list_transactions(cursor)
     applied, missing = _migrations(alias)
-    now = server.now if timezone.is_aware(server.now) else timezone.make_aware(server.now)
+    now = aware(server.now)
     facts = SystemFacts(
         server=server,
         # The server answered somewhere between the question and its arrival here.

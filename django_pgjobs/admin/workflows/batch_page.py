@@ -41,6 +41,7 @@ from django_pgjobs.queries.workflow_pages import (
 )
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import LATEST
 
 BEHIND = "behind"
@@ -266,8 +267,9 @@ def callback_url(model_admin: PageAdmin, batch: Any, task: str) -> str:
     if not batch.completions:
         return ""
     query = {"q": f"task:{in_quotes(task)} args.0:{batch.pk}"}
-    if batch.tree_completed_at is not None and batch.tree_completed_at < LATEST - A_DAY:
-        day = timezone.localtime(batch.tree_completed_at + A_DAY).date()
+    ended = batch.tree_completed_at and aware(batch.tree_completed_at)
+    if ended and ended < LATEST - A_DAY:
+        day = timezone.localtime(ended + A_DAY).date()
         query["enqueued_at__range__lte_0"] = day.isoformat()
     return f"{model_admin.url('pgjobs_job_changelist')}?{urlencode(query)}"
 

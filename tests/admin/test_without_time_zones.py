@@ -1,0 +1,53 @@
+"""Pages and commands where USE_TZ is False: Django reads instants without a time zone then."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+
+from tests.admin.demo_data import fill
+from tests.browser.pages import PAGES
+from tests.factories import make_job
+from tests.test_client import make_finished_job
+
+LOOKS = ("stats", "failures", "workers", "list", "stuck", "workflows", "schedules list")
+
+
+@pytest.mark.django_db
+def test_all_pages_are_drawn(client: Client, settings: Any) -> None:
+    fill()
+    addresses = {name: find() for name, find in PAGES.items()}
+    client.force_login(User.objects.create_superuser("anna"))
+    settings.USE_TZ = False
+    answers = {name: client.get(address).status_code for name, address in addresses.items()}
+    assert {name for name, code in answers.items() if code >= 400} == {
+        "job, missing",
+        "batch, missing",
+    }
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("words", [*LOOKS, *(f"{look} --json" for look in LOOKS)])
+def test_what_commands_list_is_printed(settings: Any, words: str) -> None:
+    settings.USE_TZ = False
+    make_job()
+    make_finished_job("failed", result=None)
+    call_command("jobs", *words.split(), stdout=io.StringIO())
+
+
+@pytest.mark.django_db
+def test_stats_is_watched(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.USE_TZ = False
+    screen = io.StringIO()
+
+    def stop(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", stop)
+    call_command("jobs", "stats", "--watch", stdout=screen)
+    assert screen.getvalue().startswith("--- 20")

@@ -161,6 +161,19 @@ def test_stats_warns_of_a_queue_that_no_live_worker_takes(run: Any) -> None:
     assert found == {"fax": True, "mail": False, "telex": True}
 
 
+def test_of_more_jobs_than_are_counted_the_warning_says_so(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers, "FEW", 2)
+    make_jobs(9, queue_name="fax")
+    printed = run("stats").splitlines()
+    ready = rows_of("\n".join(printed))[0][2]
+    assert ready.endswith("+")
+    assert (
+        printed[-1] == f"WARNING queue fax: {ready} jobs are ready and no live worker takes them."
+    )
+
+
 def test_stats_shows_the_limit_of_a_queue_and_what_is_not_counted(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

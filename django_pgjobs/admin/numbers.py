@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.addresses import OLDEST, SORT
-from django_pgjobs.control.numbers import QueueLine
+from django_pgjobs.control.numbers import OLD_SECONDS, QueueLine
 from django_pgjobs.status import Waiting
 from django_pgjobs.values.moments import aware, duration
 
@@ -20,8 +20,6 @@ OLD_TRANSACTION_SECONDS = 600.0
 MANY_DEAD_ROWS = 50_000
 # Tabs of what has not finished.
 OLDEST_FIRST = frozenset({*map(str, Waiting), "running"})
-# Seconds from which on a number says how old it is.
-OLD_SECONDS = 5.0
 
 
 def jobs_query(

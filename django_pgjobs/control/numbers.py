@@ -25,6 +25,8 @@ from django_pgjobs.queries.statistics import OTHERS
 MINUTE, HOUR = 60, 3_600
 # What "the last hour" is: 60 minutes of the clock, the last of which is not over.
 HOUR_SECONDS = HOUR - MINUTE
+# Numbers that are older, in seconds, say how old they are.
+OLD_SECONDS = 5.0
 NO_JOBS = Outcomes(0, 0, 0)
 
 
@@ -59,7 +61,7 @@ def read_hour(cursor: Cursor) -> Hour:
 
 
 class Span(NamedTuple):
-    """How long half of some attempts took at most, and 95 of 100, in seconds."""
+    """How many seconds half of some attempts took at most, and 95 of 100."""
 
     half: float
     most: float
@@ -140,9 +142,9 @@ def _line(row: QueueRow, ended: Outcomes, hour: Hour) -> QueueLine:
 
 
 class JobRate(NamedTuple):
-    """So many jobs in minutes that are over; *per_minute* None: not known.
+    """How many jobs there were per minute, None if that is not known.
 
-    *since* and *until* are when those minutes began and ended.
+    *since* and *until* are when the minutes that were counted, all of them over, began and ended.
     """
 
     per_minute: float | None
@@ -151,7 +153,10 @@ class JobRate(NamedTuple):
 
 
 def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> JobRate:
-    """Return the rate of *counts*, by minute, in the last minutes that are over *until* then."""
+    """Return the rate of the last minutes before *until*; *counts* are by minute.
+
+    It is not known if they began before the hour.
+    """
     if until is None:
         return JobRate(None)
     minutes = recent_minutes(until)

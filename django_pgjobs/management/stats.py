@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from django.utils import timezone
 
 from django_pgjobs.control.numbers import (
+    OLD_SECONDS,
     Hour,
     QueueLine,
     Span,
@@ -32,15 +33,16 @@ from django_pgjobs.management.printing import (
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.control import PauseRow
+from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.queue_pages import QueueRow, Queues
 from django_pgjobs.values.moments import duration
-from django_pgjobs.values.words import CONTROL, counted
+from django_pgjobs.values.words import CONTROL
 
 DESCRIPTION = """
 Prints a line per queue, and what is paused: what the page Queues of the admin shows.
 
   state     active, or PAUSED: by whom and why is told below the table, also of tasks and keys
-  ready     jobs that may run now; 10000+ where more are not counted
+  ready     jobs that may run now; 8000+ are at least so many, for not all were counted
   run       jobs that run; 3/4 where the queue has a limit of 4
   retry     jobs that wait for their next attempt
   sched     jobs for later
@@ -75,8 +77,6 @@ NUMBERS = (
 HEADS = ("queue", "state", *NUMBERS)
 WATCH_SECONDS = 2
 MAX_WATCH_SECONDS = 86_400
-# Numbers that are older, in seconds, say so.
-OLD_SECONDS = 5.0
 # Clears a terminal and goes to its first line.
 CLEAR = "\x1b[2J\x1b[H"
 NONE = "-"
@@ -173,9 +173,8 @@ def _cells(stats: Stats, line: QueueLine) -> list[str]:
     row, size = line.row, line.size
     counts = [NONE] * 5
     if size is not None:
-        more = "+" if size.is_cut else ""
         numbers = (size.ready, size.running, size.retrying, size.scheduled, size.held)
-        counts = [f"{number}{more}" for number in numbers]
+        counts = [_counted(size, number) for number in numbers]
     if row.max_running is not None:
         counts[1] += f"/{row.max_running}"
     return [
@@ -218,10 +217,16 @@ def _warning(line: QueueLine) -> str | None:
     """Return what is wrong if no live worker takes the ready jobs of a queue."""
     if not line.row.is_unserved:
         return None
-    ready = line.size.ready if line.size else 0
-    jobs = f"{counted(ready, 'job')} {'is' if ready == 1 else 'are'}" if ready else "jobs are"
-    them = "it" if ready == 1 else "them"
-    return f"WARNING queue {line.name}: {jobs} ready and no live worker takes {them}."
+    size = line.size
+    number = _counted(size, size.ready) if size is not None and size.ready else ""
+    jobs, them = ("job is", "it") if number == "1" else ("jobs are", "them")
+    some = f"{number} {jobs}".lstrip()
+    return f"WARNING queue {line.name}: {some} ready and no live worker takes {them}."
+
+
+def _counted(size: Size, number: int) -> str:
+    """Return a number of jobs as it is shown, with a + if there may be more."""
+    return f"{number}{'+' if size.is_cut else ''}"
 
 
 def _duration(seconds: float | None) -> str:

@@ -57,7 +57,7 @@ class WorkerOrder:
 
 
 def carry_out(order: WorkerOrder) -> list[Worker]:
-    """Do it, and tell the workers when it commits; return those that it met, by their ids."""
+    """Do it, and tell the workers when it commits; return those that it met, the oldest first."""
     with transaction.atomic(using=job_database()):
         # Those that are met are named before they are changed, or gone.
         workers = list(order.workers().only("name").order_by("pk").select_for_update())

@@ -15,7 +15,7 @@ EVER_SECONDS = 100 * 365.25 * 86_400
 
 
 def list_groups(cursor: Cursor, *, max_jobs: int, newest_first: bool = False) -> list[FailureRow]:
-    """Return the largest groups of the newest failed jobs, or the newest groups."""
+    """Return the MAX_GROUPS largest groups, or the newest, of the *max_jobs* that failed last."""
     return list_failures(
         cursor,
         seconds=EVER_SECONDS,

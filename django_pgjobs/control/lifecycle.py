@@ -121,7 +121,7 @@ def _change_when_unlocked(job_id: int, statuses: Collection[str], change: Change
 
     The statements skip locked rows: waiting for a row that a worker is moving to the other
     partition would end in a serialization error and abort the caller's transaction. So a
-    change that met a lock is retried.
+    change that met a lock is tried again, for LOCKED_SECONDS; then JobError is raised.
     """
     deadline = time.monotonic() + LOCKED_SECONDS
     with connections[job_database()].cursor() as cursor:

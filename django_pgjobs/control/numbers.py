@@ -174,7 +174,10 @@ def finish_rate(hour: Hour) -> JobRate:
 
 
 def read_finish_rates(cursor: Cursor, hour: Hour, names: Iterable[str]) -> dict[str, JobRate]:
-    """Return how many jobs of queues finish per minute, of those with the most jobs."""
+    """Return how many jobs of each queue finish per minute, without queues of which it is unknown.
+
+    The statistics have those with the most jobs; what ends in all others is one number.
+    """
     ended = list_largest(
         cursor,
         seconds=HOUR_SECONDS,
@@ -182,7 +185,6 @@ def read_finish_rates(cursor: Cursor, hour: Hour, names: Iterable[str]) -> dict[
         by_task=False,
         max_names=MAX_QUEUES,
     )
-    # What ended of all the others is one number.
     known = (name for name in names if name in ended.counts or None not in ended.counts)
     return {name: rate_of(ended.counts.get(name, {}), ended.upto, hour) for name in known}
 

@@ -28,7 +28,7 @@ from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import add_action, count, job_id, span
 from django_pgjobs.management.printing import Write
-from django_pgjobs.management.spelling import doubts
+from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
@@ -195,15 +195,13 @@ def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
 
 def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
     """Change the jobs that the filters find, if whoever asked for it says so again."""
-    statuses = [flags["status"] or each for each in verb.usual]
+    statuses = [flags["status"]] if flags["status"] else list(verb.usual)
     found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
     found = found.order_by("pk")[: flags["limit"]]
     jobs = find_jobs(found, statuses)
     if not jobs:
-        queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
-        for doubt in doubts(queues=queues, tasks=tasks):
-            tell(f"WARNING {doubt}")
-        write(f"no such job is {' or '.join(dict.fromkeys(statuses))}.")
+        tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
+        write(f"no such job is {' or '.join(statuses)}.")
     elif flags["dry_run"]:
         write(f"would {verb.name} {_named(list(jobs))}")
     else:

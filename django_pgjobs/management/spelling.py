@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 
 
-def doubts(*, queues: Iterable[str] = (), tasks: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a sentence for each name that is not known; load the tasks if there are names."""
-    queues, tasks = set(queues), set(tasks)
+def tell_doubts(
+    tell: Write, *, queues: Iterable[str | None] = (), tasks: Iterable[str | None] = ()
+) -> None:
+    """Warn of each name that is not known; load the tasks if there are names. None is none."""
+    for doubt in _doubts(set(filter(None, queues)), set(filter(None, tasks))):
+        tell(f"WARNING {doubt}")
+
+
+def _doubts(queues: set[str], tasks: set[str]) -> Iterator[str]:
+    """Yield a sentence for each name that is not known."""
     if not queues and not tasks:
         return
     broken = discover_tasks()

@@ -14,7 +14,7 @@ from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.management.arguments import add_action, span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
-from django_pgjobs.management.spelling import doubts
+from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Token
 from django_pgjobs.values.moments import aware
 
@@ -145,8 +145,7 @@ def _scope_of(flags: Mapping[str, Any]) -> TokenScope:
 
 
 def _create(write: Write, tell: Write, name: str, scope: TokenScope, *, by: str) -> None:
-    for doubt in doubts(tasks=scope.tasks or ()):
-        tell(f"WARNING {doubt}")
+    tell_doubts(tell, tasks=scope.tasks or ())
     token, secret = create_token(name, scope, by=by)
     _show(write, tell, token, secret)
 

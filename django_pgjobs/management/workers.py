@@ -89,7 +89,7 @@ def add_workers(actions: Any) -> None:
 
 
 def handle(write: Write, screen: Any, *, verb: str | None, **flags: Any) -> None:
-    """Do what the flags say."""
+    """Show the workers, or give an order; raise CommandError if not all were in a state for it."""
     if verb is None:
         _show(write, screen, as_json=flags["json"])
     elif None in flags["ids"]:

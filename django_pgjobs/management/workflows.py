@@ -1,4 +1,4 @@
-"""What `manage.py jobs workflows` prints: the newest trees of batches, or one of them."""
+"""`manage.py jobs workflows`: the newest trees of batches, or one of them and what failed in it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
 
 
 def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
-    """Return the newest failed jobs of a tree as OF_FAILED says, None if that takes too long."""
+    """Return the newest failed jobs of a tree, None if that takes too long."""
     alias = job_database()
     try:
         with time_budget(alias, FAILED_SECONDS), connections[alias].cursor() as cursor:

@@ -22,7 +22,6 @@ SELECT
 FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value)
 """
 
-
 # Where a time is for several statements together, none begins after this part of it, and each may
 # take what is left then.
 BEGINNING = 1 / 3
@@ -75,10 +74,9 @@ def walking(alias: str) -> Iterator[None]:
 
 @contextmanager
 def apart(alias: str) -> Iterator[None]:
-    """Let statements on *alias*, within a `time_budget`, take too long by themselves.
+    """Roll back only what the block did on *alias* if a statement in it takes too long.
 
-    Raise TooSlow if one did, after rolling back to where the block began: what else is read within
-    that budget goes on.
+    Raise TooSlow then. What else is read within the same `time_budget` goes on.
     """
     try:
         with transaction.atomic(using=alias):

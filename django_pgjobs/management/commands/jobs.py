@@ -44,7 +44,7 @@ from django_pgjobs.management.arguments import (
 )
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import in_english, json_text, while_somebody_reads
-from django_pgjobs.management.spelling import doubts
+from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
@@ -309,9 +309,7 @@ class Command(BaseCommand):
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)
-        queues, tasks = ([flags[kind]] if flags[kind] else [] for kind in ("queue", "task"))
-        for doubt in doubts(queues=queues, tasks=tasks):
-            self._tell(f"WARNING {doubt}")
+        tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
         changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )

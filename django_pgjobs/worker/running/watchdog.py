@@ -26,8 +26,8 @@ logger = get_logger(__name__)
 # How often it looks at the deadlines of our own statements, at the event loop, and which attempts
 # have ended; and how often at most.
 LOOK_SECONDS, LEAST_SECONDS = 1.0, 0.01
-# A look goes through all that run; then it rests for so many times what that took, up to
-# LOOK_SECONDS, because the process may have stood still meanwhile.
+# A look goes through all that run; then it rests for so many times what that took, unless a
+# deadline is added that comes earlier. At most LOOK_SECONDS: perhaps the process stood still.
 REST = 9
 
 

@@ -36,7 +36,7 @@ from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
 from django_pgjobs.tracing.sending import sending
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_RATE_LIMITS_BYTES
 
-# Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
+# Rows of one INSERT of enqueue_many: beyond this the gain is below 2 %.
 ROWS_PER_INSERT = 5_000
 
 

@@ -189,6 +189,20 @@ def test_a_name_that_jobs_have_is_not_doubted(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr() == ("1 job requeued.\n", "")
 
 
+def test_somebody_at_a_terminal_sees_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(many, "PAGE_JOBS", 2)
+    monkeypatch.setattr(changes, "PROGRESS_SECONDS", -1.0)
+    make_jobs(3, queue_name="mail")
+    call_command("jobs", "cancel", "--queue", "mail", "--yes")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert "of 3 jobs" not in capsys.readouterr().err
+    make_jobs(3, queue_name="mail")
+    call_command("jobs", "cancel", "--queue", "mail", "--yes")
+    assert capsys.readouterr().err.splitlines()[-2:] == ["2 of 3 jobs", "3 of 3 jobs"]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_is_locked_is_told_and_so_is_what_was_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

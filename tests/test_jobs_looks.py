@@ -95,6 +95,16 @@ def test_stats_shows_how_much_ended_and_for_how_long_it_ran(run: Any) -> None:
     assert (by_name["mail"]["finished_hour"], by_name["mail"]["failed_hour"]) == (40, 10)
 
 
+def test_of_queues_that_are_counted_together_no_rate_is_known(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_pgjobs.control.numbers.MAX_QUEUES", 1)
+    make_jobs(10, queue_name="mail", status="successful", finished_at=ago(200))
+    make_jobs(5, queue_name="fax", status="successful", finished_at=ago(200))
+    record()
+    assert {row[0]: row[8] for row in rows_of(run("stats"))} == {"fax": "-", "mail": "2.0"}
+
+
 def test_stats_shows_half_and_95_percent_of_the_times(run: Any) -> None:
     cell = Cell([100, 0, 0, 0])
     cell.waits[2], cell.runs[4], cell.runs[14] = 100, 90, 10

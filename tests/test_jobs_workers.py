@@ -10,7 +10,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from psycopg import sql
 
-from django_pgjobs.models import Worker
+from django_pgjobs.control import workers
+from django_pgjobs.management import workers as management
+from django_pgjobs.models import Token, Worker
+from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.notifications import CONTROL_CHANNEL
 from tests.admin.overview_support import ago
 from tests.factories import get_worker, make_running_job, make_token, make_worker
@@ -55,10 +58,7 @@ def test_a_late_heartbeat_says_so(run: Any) -> None:
 
 def test_a_worker_over_http_has_no_process_here(run: Any) -> None:
     make_token()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM pgjobs_token")
-        [(token_id,)] = cursor.fetchall()
-    make_worker("node-1", token_id=token_id)
+    make_worker("node-1", token_id=Token.objects.get().pk)
     assert rows_of(run("workers"))[0][1] == "node-1 (over HTTP)"
     [row] = json.loads(run("workers", "--json"))
     assert (row["host"], row["pid"], row["is_over_http"]) == (None, None, True)
@@ -72,6 +72,25 @@ def test_workers_warns_of_none_and_of_different_versions(run: Any) -> None:
     make_worker("c", version="1.1")
     said = run("workers").splitlines()[-1]
     assert said == "WARNING live workers are of different versions."
+
+
+def test_the_version_of_a_client_over_http_is_not_compared(run: Any) -> None:
+    make_worker("a", version="1.0")
+    make_token()
+    make_worker("node-1", version="7", token_id=Token.objects.get().pk)
+    assert "WARNING" not in run("workers")
+
+
+def test_workers_says_what_it_does_not_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MAX_COUNTED", 2)
+    monkeypatch.setattr(worker_pages, "MAX_WORKERS", 2)
+    monkeypatch.setattr(management, "MAX_WORKERS", 2)
+    busy = make_worker("busy")
+    for _ in range(4):
+        make_running_job(busy)
+    assert rows_of(run("workers"))[0][5] == "2+"
+    make_worker("idle")
+    assert run("workers").splitlines()[-1] == "there are more workers; the first 2 are shown."
 
 
 @pytest.mark.parametrize(

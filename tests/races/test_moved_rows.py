@@ -17,6 +17,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from django_pgjobs import cancel, requeue, reschedule
 from django_pgjobs.bulk import ACTIONS, Selection, changes, create_change, run_page
+from django_pgjobs.models import Job
 from django_pgjobs.queries.bulk import reset_attempts
 from tests.factories import count_jobs, get_job, make_job, make_running_job
 from tests.helpers import connect
@@ -303,3 +304,19 @@ def test_a_page_of_a_bulk_change_sees_what_is_committed_meanwhile(
             assert sorted(run_page(change.pk).changed) == jobs
         finally:
             cursor.execute("RESET default_transaction_isolation")
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_change_of_a_queryset_passes_over_what_moves(isolation: str, meet_move: Meet) -> None:
+    """Whatever the project's default."""
+    moving, staying = make_job(), make_job()
+
+    def change() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT set_config('default_transaction_isolation', %s, FALSE)", [isolation]
+            )
+        return Job.objects.filter(pk__in=[moving, staying]).cancel()
+
+    assert meet_move(moving, change) == 1
+    assert [get_job(job_id).status for job_id in (moving, staying)] == ["successful", "cancelled"]

@@ -14,8 +14,9 @@ from django_pgjobs.worker.running.buffer import Buffer
 from django_pgjobs.worker.stillness import WAITS
 
 PREFETCH_SECONDS = 0.05
-# Measured: docs/performance.md#what-else-was-measured. So many more for each FAR_SECONDS of a round trip.
+# Measured: docs/performance.md#what-else-was-measured.
 MAX_PREFETCH = 1_000
+# So many more for each of these seconds of a round trip.
 FAR_SECONDS = 0.005
 # However far the server is, no more is held ahead than should run in so long a time, ...
 MAX_SECONDS = 0.25

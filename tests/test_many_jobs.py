@@ -162,13 +162,15 @@ def test_of_the_twins_of_one_unique_key_one_is_requeued() -> None:
     assert sorted(get_job(job_id).status for job_id in ids) == ["failed", "failed", "ready"]
 
 
-def test_the_workflow_of_a_requeued_job_opens_again() -> None:
+def test_the_workflow_of_a_requeued_job_opens_again_at_once() -> None:
     with workflow("pay") as flow:
         flow.add(tasks.fail_once.s())
     run_jobs()
     flow.refresh_from_db()
     assert flow.tree_completed_at is not None
     assert Job.objects.filter(batch_id=flow.pk).requeue() == 1
+    flow.refresh_from_db()
+    assert flow.tree_completed_at is None
     run_jobs()
     flow.refresh_from_db()
     assert (flow.completions, flow.failed) == (2, 1)

@@ -99,9 +99,9 @@ VERBS = (
 DESCRIPTION = """
 {help}
 
-Name jobs by their ids, or say which by --queue, --task and the like: then it is told how many there
-are, and asked before they are changed, 1,000 in a transaction. What comes in meanwhile is left
-alone.
+Name jobs by their ids, or say which by --queue, --task and the like: then it says how many there
+are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or have
+another status by then, are left alone.
 """
 EPILOGS = {
     "cancel": """

@@ -79,7 +79,7 @@ def _seen_reason(reason: Reason, seen: set[int]) -> Reason:
 
 
 class ShownReason(NamedTuple):
-    """A reason with the address that resumes what is paused, "": it names none for this person."""
+    """A reason, and the address that resumes what it says is paused; "": not for this person."""
 
     reason: Reason
     resume_url: str

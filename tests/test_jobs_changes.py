@@ -177,6 +177,11 @@ def test_what_names_no_jobs_or_wrong_ones_is_wrong_use(words: list[str]) -> None
     assert get_job(job_id).status == "ready"
 
 
+def test_an_error_that_is_too_long_is_refused_with_the_bound() -> None:
+    with pytest.raises(CommandError, match="of at most 2000 characters"):
+        call_command("jobs", "requeue", "--error", "x" * 2_001, "--dry-run")
+
+
 def test_a_name_that_nothing_has_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("jobs", "cancel", "--task", "tests.tasks.ad")
     assert "WARNING" in capsys.readouterr().err

@@ -128,7 +128,9 @@ def _seconds(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if not is_storable(value) or len(value) > MAX_TEXT:
-        raise InvalidLookup(f"expected text without NUL, got {value!r:.80}.")
+        raise InvalidLookup(
+            f"expected text without NUL, of at most {MAX_TEXT} characters, got {value!r:.80}."
+        )
     return str(value)
 
 

@@ -169,6 +169,7 @@ def test_where_nobody_can_answer_it_takes_a_flag(monkeypatch: pytest.MonkeyPatch
         ["requeue", "--status", "ready"],
         ["cancel", "--error", "x"],
         ["requeue", "--since", "soon"],
+        ["requeue", "--error", "", "--yes"],
     ],
 )
 def test_what_names_no_jobs_or_wrong_ones_is_wrong_use(words: list[str]) -> None:

@@ -178,6 +178,13 @@ def queue_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def some_text(text: str) -> str:
+    """Return a text; none at all is in every other one, as of a variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a text, got ''.")
+    return text
+
+
 def span(text: str) -> timedelta:
     """Return a length of time such as 90s, 10m, 2h or 1d."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)

@@ -26,7 +26,7 @@ from django_pgjobs.control.changing import (
 )
 from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management.arguments import add_action, count, job_id, span
+from django_pgjobs.management.arguments import add_action, count, job_id, some_text, span
 from django_pgjobs.management.printing import Write
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
@@ -143,6 +143,7 @@ def add_changes(actions: Any) -> None:
         if verb.name == "requeue":
             some.add_argument(
                 "--error",
+                type=some_text,
                 metavar="TEXT",
                 help="Only those with this in class or message of the last error, in any case.",
             )

@@ -47,20 +47,6 @@ INPUTS = (
         ("tests/test_many_jobs.py",),
     ),
     (
-        "many jobs that somebody has run again",
-        "django_pgjobs/control/many.py",
-        "times=times, statuses=statuses)",
-        "times=times)",
-        ("tests/test_many_jobs.py",),
-    ),
-    (
-        "status named to a change of many jobs",
-        "django_pgjobs/management/changes.py",
-        "partial(verb.change, statuses=statuses)",
-        "verb.change",
-        ("tests/test_jobs_changes.py",),
-    ),
-    (
         "question before a change of many jobs",
         "django_pgjobs/management/changes.py",
         "    if is_sure:\n",

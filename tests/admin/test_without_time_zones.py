@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from tests.admin.demo_data import fill
+from tests.admin.lists import ids_in, link, listed
 from tests.browser.pages import PAGES
 from tests.factories import make_job
 from tests.test_client import make_finished_job
@@ -51,3 +52,12 @@ def test_stats_is_watched(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", stop)
     call_command("jobs", "stats", "--watch", stdout=screen)
     assert screen.getvalue().startswith("--- 20")
+
+
+@pytest.mark.django_db
+def test_the_list_goes_on_behind_its_first_page(admin_client: Client, settings: Any) -> None:
+    settings.USE_TZ = False
+    ids = [make_finished_job("failed", result=None) for _ in range(60)]
+    first = listed(admin_client, tab="failed")
+    second = listed(admin_client, **(link(first, "next") or {}))
+    assert sorted(ids_in(first) + ids_in(second)) == ids

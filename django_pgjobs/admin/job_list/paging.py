@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import shown_time
 from django_pgjobs.values.bounds import MAX_BIGINT
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import EARLIEST, LATEST, in_utc
 
 FIRST_ID, LAST_ID = -MAX_BIGINT - 1, MAX_BIGINT
@@ -65,7 +66,8 @@ class Order:
 
     def place_of(self, job: Any) -> PageStart:
         """Return the place of a row."""
-        return PageStart(job.pk, getattr(job, self.column) if self.column else None)
+        moment = getattr(job, self.column) if self.column else None
+        return PageStart(job.pk, aware(moment) if moment else None)
 
     def descends(self, *, is_onward: bool) -> bool:
         """Is the next row of that direction an older one?"""

@@ -30,6 +30,7 @@ from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.given import check_instant
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import shorten
 
 # Of one backfill, and of one of its transactions.
@@ -296,13 +297,13 @@ def _rows_in(name: str, begin: datetime, end: datetime) -> Any:
 
 
 def _instants_of(rows: Any) -> set[datetime]:
-    return {at.astimezone(UTC) for at in rows.values_list("scheduled_for", flat=True)}
+    return {aware(at).astimezone(UTC) for at in rows.values_list("scheduled_for", flat=True)}
 
 
 def _now() -> datetime:
     """Return the time of the server."""
     with connections[job_database()].cursor() as cursor:
-        return queries.get_now(cursor)
+        return aware(queries.get_now(cursor))
 
 
 def _rows(name: str) -> Any:

@@ -9,11 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
 
 from tests.admin.demo_data import fill
 from tests.admin.lists import ids_in, link, listed
 from tests.browser.pages import PAGES
 from tests.factories import make_job
+from tests.schedules.support import make_schedule
 from tests.test_client import make_finished_job
 
 LOOKS = ("stats", "failures", "workers", "list", "stuck", "workflows", "schedules list")
@@ -61,3 +63,12 @@ def test_the_list_goes_on_behind_its_first_page(admin_client: Client, settings: 
     first = listed(admin_client, tab="failed")
     second = listed(admin_client, **(link(first, "next") or {}))
     assert sorted(ids_in(first) + ids_in(second)) == ids
+
+
+@pytest.mark.django_db
+def test_a_backfill_is_shown(admin_client: Client, settings: Any) -> None:
+    make_schedule("hourly")
+    settings.USE_TZ = False
+    page = reverse("admin:pgjobs_schedule_backfill")
+    given = {"name": "hourly", "begin": "2026-01-01T00:30", "end": "2026-01-01T02:30"}
+    assert "2 occurrences" in admin_client.get(page, given).content.decode()

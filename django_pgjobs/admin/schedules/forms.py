@@ -45,6 +45,7 @@ from django_pgjobs.occurrences.rule import (
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
 from django_pgjobs.values.bounds import MAX_SCHEDULE_NAME_BYTES, MAX_TASK_PATH_BYTES
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import decode_value, is_storable
 
 # The columns that a schedule of the code has from there, ...
@@ -320,16 +321,24 @@ class RunForm(forms.Form):
         return read_kwargs(self.cleaned_data["kwargs"], self.row.kwargs)
 
 
+class AwareField(forms.DateTimeField):
+    """An instant with its time zone, also with USE_TZ = False."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        instant = super().to_python(value)
+        return instant and aware(instant)
+
+
 class BackfillForm(forms.Form):
     """Which past occurrences to enqueue."""
 
-    begin = forms.DateTimeField(
+    begin = AwareField(
         label=gettext_lazy("From"),
         # No schedule is due before; and there is no instant before the year 1.
         validators=[MinValueValidator(datetime(1970, 1, 1, tzinfo=UTC))],
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
-    end = forms.DateTimeField(
+    end = AwareField(
         label=gettext_lazy("Until"),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
         help_text=format_lazy("{} {}", gettext_lazy("Both included."), CURRENT_ZONE),
@@ -341,7 +350,7 @@ class BackfillForm(forms.Form):
         begin, end = cleaned.get("begin"), cleaned.get("end")
         if begin and end and end < begin:
             self.add_error("end", _("Expected an end after the beginning."))
-        elif end and end > timezone.now():
+        elif end and end > aware(timezone.now()):
             said = _("Expected an end that is past: later occurrences come by themselves.")
             self.add_error("end", said)
         return cleaned

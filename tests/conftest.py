@@ -353,3 +353,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
         (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
     ]
     return report
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run `manage.py jobs` with words of a command line; return what it prints."""
+
+    def run_one(*words: object) -> str:
+        call_command("jobs", *map(str, words))
+        return capsys.readouterr().out
+
+    return run_one

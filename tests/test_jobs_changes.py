@@ -20,17 +20,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints, the questions too."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
-
-
-@pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sit at the terminal and answer; return the questions that were asked."""
 

@@ -23,17 +23,6 @@ from tests.helpers import connect
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
-
-
 def status_of(*words: object) -> int:
     """Return the exit status of `jobs`."""
     with pytest.raises(CommandError) as caught:

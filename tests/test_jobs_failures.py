@@ -15,17 +15,6 @@ from tests.test_jobs_looks import Terminal, rows_of
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
-
-
 def test_failures_are_told_by_task_class_and_message(run: Any) -> None:
     make_failed("order 17 is gone", count=2)
     [newest] = make_failed("order 18 is gone", finished_at=ago(20))

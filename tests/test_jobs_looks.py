@@ -41,17 +41,6 @@ LATER = sql.SQL("now() + interval '1 hour'")
 ALL_LISTS = (["stats"], ["failures"], ["workers"])
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
-
-
 def rows_of(printed: str) -> list[list[str]]:
     """Return the cells of a table, between two spaces at least, without its head."""
     return [

@@ -24,17 +24,6 @@ pytestmark = pytest.mark.django_db
 NOW = sql.SQL("now()")
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
-
-
 def test_workers_are_listed_with_their_states_and_what_they_hold(run: Any) -> None:
     busy = make_worker("web-1:44", host="web-1", pid=44, slots=8, queues=["mail", "fax"])
     jobs = sorted(make_running_job(busy).id for _ in range(2))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from psycopg import sql
 
 from django_pgjobs.management import workflows
 from django_pgjobs.queries import workflow_pages
@@ -92,7 +93,8 @@ def test_a_tree_of_many_batches_is_looked_through_where_nothing_failed_in_those_
 ) -> None:
     monkeypatch.setattr(workflow_pages, "MAX_SUMMED", 2)
     monkeypatch.setattr(workflows, "MAX_SUMMED", 2)
-    root = make_batch()
+    # Not later than what fails in the test's transaction.
+    root = make_batch(created_at=sql.SQL("now()"))
     parts = [make_batch(parent_id=root) for _ in range(5)]
     failed = fail(parts[-1])
     assert [job["id"] for job in json.loads(run(root, "--json"))["failed_jobs"]] == [failed]

@@ -99,8 +99,12 @@ def is_too_large(error: psycopg.Error) -> bool:
 
 
 def is_untranslatable(error: psycopg.Error) -> bool:
-    """Does the encoding of the database lack a character?"""
-    return isinstance(error, psycopg.errors.UntranslatableCharacter)
+    """Does the encoding of the database lack a character?
+
+    PostgreSQL up to 15 says of SQL_ASCII that the feature is not supported.
+    """
+    is_lacking = isinstance(error, psycopg.errors.UntranslatableCharacter)
+    return is_lacking or error.diag.source_function == "pg_unicode_to_server"
 
 
 def is_undone(error: psycopg.Error) -> bool:

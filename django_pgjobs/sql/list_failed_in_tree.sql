@@ -47,6 +47,10 @@ of_newest AS (
                 FROM pgjobs_batch AS top
                 WHERE top.id = %(batch_id)s::bigint
             )
+            -- Nothing of it failed before; and between two bounds the planner walks the index.
+            AND old.finished_at >= (
+                SELECT top.created_at FROM pgjobs_batch AS top WHERE top.id = %(batch_id)s::bigint
+            )
         ORDER BY old.finished_at DESC
         LIMIT %(max_looked_at)s::integer
     ) AS job

@@ -40,6 +40,12 @@ def test_workers_are_listed_with_their_states_and_what_they_hold(run: Any) -> No
     assert (found["web-1:44"]["host"], found["web-1:44"]["held"]) == ("web-1", 2)
 
 
+def test_null_among_the_queues_of_a_row_is_shown(run: Any) -> None:
+    """By hand anything may be written."""
+    make_worker("odd", queues=["mail", None], excluded_queues=["fax", None])
+    assert rows_of(run("workers"))[0][-1] == "mail, None but fax, None"
+
+
 def test_a_late_heartbeat_says_so(run: Any) -> None:
     make_worker(lease_seconds=30, heartbeat_at=ago(30))
     assert rows_of(run("workers"))[0][3].endswith(" s late")

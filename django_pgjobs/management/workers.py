@@ -167,8 +167,10 @@ def _worker(row: WorkerRow) -> str:
 
 
 def _queues(row: WorkerRow) -> str:
-    names = "all" if row.queues is None else ", ".join(row.queues)
-    return f"{names} but {', '.join(row.excluded_queues)}" if row.excluded_queues else names
+    # An array that somebody has written by hand may hold NULL.
+    names = "all" if row.queues is None else ", ".join(map(str, row.queues))
+    but = ", ".join(map(str, row.excluded_queues))
+    return f"{names} but {but}" if but else names
 
 
 def _held(running: list[HeldRow]) -> int:

@@ -12,6 +12,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.fields import Fields, read_fields
 from django_pgjobs.http.problems import FieldError, invalid
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import in_utc, is_storable
 
 
@@ -73,4 +74,4 @@ def instant_text(instant: datetime | None) -> str | None:
     """Return a time as answers have it: ISO 8601, in UTC."""
     if instant is None:
         return None
-    return in_utc(instant).isoformat().replace("+00:00", "Z")
+    return in_utc(aware(instant)).isoformat().replace("+00:00", "Z")

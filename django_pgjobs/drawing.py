@@ -121,15 +121,15 @@ def age(instant: datetime | None, now: datetime) -> str:
 
 def time_element(instant: datetime, text: str) -> SafeString:
     """Draw *text* about an instant; the exact time and its zone are the title."""
-    local = timezone.localtime(aware(instant))
-    title = f"{exact_moment(instant)} {local.tzname()}"
-    exact = in_utc(aware(instant)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    instant = aware(instant)
+    title = f"{exact_moment(instant)} {timezone.localtime(instant).tzname()}"
+    exact = in_utc(instant).isoformat(timespec="seconds").replace("+00:00", "Z")
     return format_html('<time datetime="{}" title="{}">{}</time>', exact, title, text)
 
 
 def exact_time(instant: datetime) -> SafeString:
     """Draw an instant to the second; its zone is in the title."""
-    return time_element(instant, exact_moment(instant))
+    return time_element(instant, exact_moment(aware(instant)))
 
 
 def _current_zone() -> str:

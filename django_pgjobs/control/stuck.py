@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import quantile, times_of
 from django_pgjobs.queries.stuck import LongRun, list_long_runs
-from django_pgjobs.values.moments import aware, duration
+from django_pgjobs.values.moments import duration
 
 FACTOR = 10
 # Runs shorter than this, in seconds, never look stuck.
@@ -137,7 +137,7 @@ def standing_still(run: LongRun) -> float | None:
     if report is None:
         return None
     # A report that is older than the attempt is another attempt's.
-    still = min((aware(run.now) - report.changed_at).total_seconds(), run.seconds)
+    still = min((run.now - report.changed_at).total_seconds(), run.seconds)
     return still if still > max(FACTOR * report.pause, LEAST_STILL_SECONDS) else None
 
 

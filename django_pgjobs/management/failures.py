@@ -12,7 +12,7 @@ from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.failures import FailureRow
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import aware, duration
 
 DESCRIPTION = f"""
 Prints a line per task, exception class and message, the most jobs first: what the page Failures of
@@ -87,7 +87,7 @@ def _cells(group: FailureRow, *, is_short: bool) -> list[object]:
         group.jobs,
         group.jobs_hour,
         group.jobs_day,
-        duration((timezone.now() - group.last_at).total_seconds()),
+        duration((aware(timezone.now()) - group.last_at).total_seconds()),
         group.newest_id,
         group.task_path.rpartition(".")[2] if is_short else group.task_path,
         ": ".join(filter(None, (name, message))),

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC
-from functools import cache, lru_cache
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Protocol
 
 from psycopg import DataError, RawCursor
 from psycopg.pq import Format
+from psycopg.types.datetime import TimestamptzLoader
 
 from django_pgjobs.sql import load, qualified
 from django_pgjobs.sql.terms import written_out
@@ -102,31 +103,26 @@ def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:
 
 
 def read_any_instant(cursor: Any) -> None:
-    """Let a cursor of Django's read times that Python has no datetime for as the nearest one.
+    """Let a cursor of Django's read any time as an instant in UTC, whatever USE_TZ is."""
+    if cursor.adapters.get_loader(TIMESTAMPTZ, Format.TEXT) is not InstantLoader:
+        cursor.adapters.register_loader(TIMESTAMPTZ, InstantLoader)
 
-    Rows of raw SQL may hold infinity, or the year 20000; psycopg raises for the whole answer.
+
+class InstantLoader(TimestamptzLoader):
+    """Reads times with their zone, and one that Python has no datetime for as the nearest.
+
+    With USE_TZ = False Django's own cuts the zone off. And rows of raw SQL may hold infinity, or
+    the year 20000, for which psycopg raises, so that the whole answer is lost.
     """
-    loader = cursor.adapters.get_loader(TIMESTAMPTZ, Format.TEXT)
-    if not hasattr(loader, "is_tolerant"):
-        cursor.adapters.register_loader(TIMESTAMPTZ, _tolerant(loader))
 
-
-# Django makes few loaders, one for each time zone of a connection.
-@lru_cache(maxsize=16)
-def _tolerant(loader: Any) -> Any:
-    class TolerantLoader(loader):  # type: ignore[misc]
-        is_tolerant = True
-
-        def load(self, data: Any) -> Any:
-            try:
-                return super().load(data)
-            except DataError:
-                text = bytes(data)
-                is_early = text.startswith(b"-") or text.endswith(b"BC")
-                nearest = EARLIEST if is_early else LATEST
-                return nearest.replace(tzinfo=getattr(self, "timezone", UTC))
-
-    return TolerantLoader
+    def load(self, data: Any) -> datetime:
+        """Return the instant in UTC."""
+        try:
+            return super().load(data).astimezone(UTC)
+        except (DataError, OverflowError):
+            text = bytes(data)
+            is_early = text.startswith((b"-", b"0001-")) or text.endswith(b"BC")
+            return EARLIEST if is_early else LATEST
 
 
 def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:

@@ -14,14 +14,19 @@ from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from django_pgjobs.values.payload import in_utc
+
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
 
 def aware(instant: datetime) -> datetime:
-    """Return an instant with its time zone: with USE_TZ = False Django reads naive ones."""
+    """Return an instant with its time zone: with USE_TZ = False Django reads naive ones.
+
+    Those are then in UTC, in which the difference of two is the time between them.
+    """
     if timezone.is_aware(instant):
         return instant
-    return timezone.make_aware(instant, timezone.get_default_timezone())
+    return in_utc(timezone.make_aware(instant, timezone.get_default_timezone()))
 
 
 def moment_in_words(instant: datetime | None, now: datetime) -> str:
@@ -30,14 +35,13 @@ def moment_in_words(instant: datetime | None, now: datetime) -> str:
         return "?"
     away = (instant - now).total_seconds()
     distance = _("in %(time)s") if away > 0 else _("%(time)s ago")
-    zone = timezone.localtime(instant).tzname() if timezone.is_aware(instant) else ""
-    exact = f"{exact_moment(instant)} {zone}".rstrip()
+    exact = f"{exact_moment(instant)} {timezone.localtime(instant).tzname()}"
     return f"{exact} ({distance % {'time': duration_in_words(abs(away))}})"
 
 
 def exact_moment(instant: datetime) -> str:
     """Return an instant to the second, in the current time zone, which is not named."""
-    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
+    local = timezone.localtime(instant)
     return f"{formats.date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S}"
 
 

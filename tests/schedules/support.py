@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.utils import timezone
 
 from django_pgjobs.declaring import schedules as declaring
 from django_pgjobs.models import Job, Occurrence, Schedule
@@ -25,14 +24,14 @@ def make_schedule(name: str = "each hour", task_path: str = NOTE_TIME, **columns
         columns.setdefault("every", 3600.0)
     row = Schedule.objects.create(name=name, task_path=task_path, **columns)
     # From here on and not from the INSERT, since when one of a second may have been due.
-    fire_due(now=timezone.now())
+    fire_due(now=datetime.now(UTC))
     row.refresh_from_db()
     return row
 
 
 def let_be_due(row: Schedule, ago: timedelta = timedelta()) -> datetime:
     """Let a schedule be due *ago*, or rather at its last occurrence before; return that."""
-    instant = timezone.now() - ago
+    instant = datetime.now(UTC) - ago
     if row.every:
         instant -= timedelta(seconds=instant.timestamp() % row.every)
     with connection.cursor() as cursor:
@@ -47,7 +46,7 @@ def let_wait(row: Schedule, since: timedelta) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE pgjobs_schedule SET next_at = '-infinity', plan_from = %s WHERE name = %s",
-            [timezone.now() - since, row.name],
+            [datetime.now(UTC) - since, row.name],
         )
 
 

@@ -60,6 +60,7 @@ from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.numbers import Finished, Size
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import Queues, list_queues
+from django_pgjobs.values.moments import aware
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
@@ -212,7 +213,7 @@ def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Fini
 
 def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
-    drawn, now = numbers.drawn, timezone.now()
+    drawn, now = numbers.drawn, aware(timezone.now())
     facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
     lines = queue_lines(numbers.queues.rows, hour)
     times = add_up(hour.times.values())

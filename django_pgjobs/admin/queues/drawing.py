@@ -28,6 +28,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.numbers import list_peaks
 from django_pgjobs.queries.queue_pages import QueueRow, Queues
+from django_pgjobs.results import local_time
 from django_pgjobs.status import JobStatus, PauseKind
 
 MAX_WORKERS = 50
@@ -173,7 +174,7 @@ def _settings_url(model_admin: PageAdmin, row: QueueRow) -> str:
 def _pause_form(name: str, row: QueueRow | None) -> PauseForm:
     initial: dict[str, object] = {"kind": PauseKind.QUEUE.value, "name": name}
     if row is not None and row.paused_at is not None:
-        initial |= {"reason": row.reason, "until": row.resume_at}
+        initial |= {"reason": row.reason, "until": local_time(row.resume_at)}
     return PauseForm(initial=initial).hide_target()
 
 

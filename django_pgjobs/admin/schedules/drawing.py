@@ -35,6 +35,7 @@ from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead
 from django_pgjobs.schedules.words import MARKS, POLICIES, cron_in_words, is_planned, state_of
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
+from django_pgjobs.values.moments import aware
 
 # Occurrences to come that the page of a schedule shows.
 SHOWN_NEXT = 10
@@ -232,13 +233,13 @@ def _kind_of(run: RunRow) -> str:
 def _is_skipped_ahead(run: RunRow) -> bool:
     """Is it still to come, and has a row only because somebody skipped it?"""
     is_skipped = run.outcome == OccurrenceOutcome.SKIPPED and run.job_id is None
-    return is_skipped and run.scheduled_for > timezone.now()
+    return is_skipped and run.scheduled_for > aware(timezone.now())
 
 
 def _last_at(row: Schedule, last_job: RunRow | None) -> datetime | None:
     """Return when a job was enqueued last, by itself or by hand."""
     by_hand = None if last_job is None else last_job.scheduled_for
-    return max(filter(None, (row.last_at, by_hand)), default=None)
+    return max(filter(None, (row.last_at and aware(row.last_at), by_hand)), default=None)
 
 
 def _shown(

@@ -65,11 +65,10 @@ def gather() -> SystemFacts:
         relations = system.list_relations(cursor)
         transactions = system.list_transactions(cursor)
     applied, missing = _migrations(alias)
-    now = aware(server.now)
     facts = SystemFacts(
         server=server,
         # The server answered somewhere between the question and its arrival here.
-        skew=(now - (asked_at + (answered_at - asked_at) / 2)).total_seconds(),
+        skew=(server.now - (asked_at + (answered_at - asked_at) / 2)).total_seconds(),
         tables=[row for row in relations if not row.is_index],
         indexes=[row for row in relations if row.is_index],
         transactions=transactions,

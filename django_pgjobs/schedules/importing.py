@@ -20,6 +20,7 @@ from django_pgjobs.declaring.schedules import check_arguments
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.schedules.plans import policies_of, rule_of
+from django_pgjobs.values.moments import aware
 
 # A rule that is due once needs some interval; its first occurrence is at its start.
 ONCE = timedelta(days=1).total_seconds()
@@ -85,8 +86,8 @@ def row_of_celery_beat(theirs: Any) -> Schedule:
         task_path=theirs.task,
         args=_parsed(theirs.args or "[]", json.loads),
         kwargs=_parsed(theirs.kwargs or "{}", json.loads),
-        starts_at=theirs.start_time,
-        ends_at=theirs.expires,
+        starts_at=theirs.start_time and aware(theirs.start_time),
+        ends_at=theirs.expires and aware(theirs.expires),
         max_runs=1 if theirs.one_off else None,
     )
     if not theirs.enabled:
@@ -97,7 +98,7 @@ def row_of_celery_beat(theirs: Any) -> Schedule:
         every = timedelta(**{theirs.interval.period: theirs.interval.every})
         row.every = every.total_seconds()
     elif theirs.clocked is not None:
-        _be_due_once(row, theirs.clocked.clocked_time)
+        _be_due_once(row, aware(theirs.clocked.clocked_time))
     else:
         raise ValueError("it goes by the sun, which no schedule here does.")
     return row
@@ -122,17 +123,18 @@ def row_of_django_q(theirs: Any) -> Schedule:
         raise ValueError("it has ended: no repeats are left.")
     if theirs.next_run is None:
         raise ValueError("it has no next run, so it is never due.")
+    next_run = aware(theirs.next_run)
     row = Schedule(
         task_path=theirs.func,
         args=_literal_args(theirs.args),
         kwargs=_literal_kwargs(theirs.kwargs),
         max_runs=theirs.repeats if theirs.repeats > 0 else None,
-        starts_at=theirs.next_run,
+        starts_at=next_run,
         timezone=timezone.get_default_timezone_name(),
     )
-    kind, first = theirs.schedule_type, timezone.localtime(theirs.next_run)
+    kind, first = theirs.schedule_type, timezone.localtime(next_run)
     if kind == "O":
-        _be_due_once(row, theirs.next_run)
+        _be_due_once(row, next_run)
     elif kind in ("I", "H", "BW"):
         minutes = {"I": theirs.minutes, "H": 60, "BW": 14 * 24 * 60}[kind]
         row.every = timedelta(minutes=minutes or 0).total_seconds()

@@ -26,6 +26,7 @@ from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.given import LONGEST_SPAN
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.words import with_text
 
 ON_TIME = timedelta(minutes=1)
@@ -113,8 +114,8 @@ def rule_of(row: HasRule) -> Rule:
             row.timezone,
             row.skipped_time,
             row.repeated_time,
-            row.starts_at,
-            row.ends_at,
+            row.starts_at and aware(row.starts_at),
+            row.ends_at and aware(row.ends_at),
             tuple(row.except_dates),
         )
     except (OverflowError, TypeError) as error:

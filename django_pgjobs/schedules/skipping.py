@@ -16,6 +16,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.moments import aware
 
 
 def skipped_ahead(names: Iterable[str]) -> dict[str, list[datetime]]:
@@ -23,13 +24,13 @@ def skipped_ahead(names: Iterable[str]) -> dict[str, list[datetime]]:
     found: dict[str, list[datetime]] = {}
     rows = _skips_ahead().filter(schedule__in=list(names)).order_by("scheduled_for")
     for name, instant in rows.values_list("schedule", "scheduled_for"):
-        found.setdefault(name, []).append(instant)
+        found.setdefault(name, []).append(aware(instant))
     return found
 
 
 def next_kept(row: Schedule, skipped: Collection[datetime]) -> datetime | None:
     """Return when the schedule runs next: its next occurrence that is none of *skipped*."""
-    first: datetime | None = row.next_at
+    first = row.next_at and aware(row.next_at)
     if first is None or first not in skipped:
         return first
     try:
@@ -50,7 +51,7 @@ def unskip(name: str) -> list[datetime]:
         rows = _skips_ahead().filter(schedule=name).order_by("scheduled_for").select_for_update()
         found = dict(rows.values_list("pk", "scheduled_for"))
         control.occurrence_rows().filter(pk__in=found).delete()
-    return list(found.values())
+    return [aware(instant) for instant in found.values()]
 
 
 def _skips_ahead() -> Any:

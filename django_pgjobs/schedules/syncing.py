@@ -20,6 +20,7 @@ from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.schedules.short import short_transaction
+from django_pgjobs.values.moments import aware
 
 INSTANTS = ("starts_at", "ends_at")
 # What nobody changes but the code: another task's arguments are of no use to this one.
@@ -150,7 +151,12 @@ def _differing(row: Schedule, columns: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     # Another release may declare a column that is not known here.
-    return [name for name, value in values.items() if getattr(row, name, value) != value]
+    return [name for name, value in values.items() if _value_of(row, name, value) != value]
+
+
+def _value_of(row: Schedule, name: str, unknown: Any) -> Any:
+    value = getattr(row, name, unknown)
+    return aware(value) if isinstance(value, datetime) else value
 
 
 def _values(columns: Mapping[str, Any]) -> dict[str, Any]:

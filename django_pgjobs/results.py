@@ -81,7 +81,9 @@ def local_time(instant: datetime | None) -> datetime | None:
         return None
     if settings.USE_TZ:
         return instant.astimezone(UTC) if instant.tzinfo else timezone.make_aware(instant)
-    return timezone.make_naive(instant) if instant.tzinfo else instant
+    if instant.tzinfo is None:
+        return instant
+    return timezone.make_naive(instant, timezone.get_default_timezone())
 
 
 def task_of_row(row: JobRow, backend: str) -> AnyTask:

@@ -29,7 +29,7 @@ from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
 from django_pgjobs.status import OccurrenceOutcome
-from django_pgjobs.values.given import check_instant
+from django_pgjobs.values.given import given_instant
 from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import shorten
 
@@ -193,8 +193,8 @@ def occurrences_to_backfill(name: str, begin: datetime, end: datetime) -> list[d
 
 def _in_range(name: str, begin: datetime, end: datetime) -> list[datetime]:
     """Return all occurrences of a range, whatever their outcome."""
-    check_instant("backfill() expected a begin", begin)
-    check_instant("backfill() expected an end", end)
+    begin = given_instant("backfill() expected a begin", begin)
+    end = given_instant("backfill() expected an end", end)
     if begin > end:
         raise ValueError(f"expected the begin before the end, got {begin} and {end}.")
     if end > _now():
@@ -303,7 +303,7 @@ def _instants_of(rows: Any) -> set[datetime]:
 def _now() -> datetime:
     """Return the time of the server."""
     with connections[job_database()].cursor() as cursor:
-        return aware(queries.get_now(cursor))
+        return queries.get_now(cursor)
 
 
 def _rows(name: str) -> Any:

@@ -37,7 +37,7 @@ from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
-from django_pgjobs.values.given import check_instant
+from django_pgjobs.values.given import given_instant
 
 # The times of a job that waits.
 MOVED = ("enqueued_at", "run_after", "due_at", "ready_at", "expires_at")
@@ -70,7 +70,7 @@ class Clock:
     @async_unsafe("Clock.advance() cannot be called in an async test. Use sync_to_async().")
     def advance_to(self, until: datetime) -> int:
         """Do as `advance`, up to an aware instant; raise ValueError for one that is over."""
-        check_instant("advance_to() expected an instant", until)
+        until = given_instant("advance_to() expected an instant", until)
         if until < self.now:
             raise ValueError(f"expected a time from {self.now} on, got {until}: no way back.")
         try:
@@ -169,7 +169,7 @@ def simulated_time(
     TypeError for what are no names, ImportError if a tasks.py cannot be imported.
     """
     if begin is not None:
-        check_instant("simulated_time() expected a begin", begin)
+        begin = given_instant("simulated_time() expected a begin", begin)
     discover_or_raise()
     sync_schedules()
     anew = Cast(Value("-infinity"), DateTimeField())

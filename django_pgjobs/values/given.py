@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_pgjobs.exceptions import seconds_or_none
 from django_pgjobs.values.bounds import is_number
-from django_pgjobs.values.moments import given_in_words
+from django_pgjobs.values.moments import aware, given_in_words
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 # A thousand years: a longer one is a slip.
@@ -46,12 +46,16 @@ def instant_or_delay(
     return in_utc(instant), None
 
 
-def check_instant(expected: str, given: object) -> None:
-    """Raise TypeError or ValueError, which begins with *expected*, unless this has a time zone."""
+def given_instant(expected: str, given: object) -> datetime:
+    """Return an instant with its time zone, which may be left out where USE_TZ is False.
+
+    Raise TypeError or ValueError, which begins with *expected*, if it is none.
+    """
     if not isinstance(given, datetime):
         raise TypeError(f"{expected}, a datetime with a time zone, got {given!r}.")
-    if given.tzinfo is None:
+    if given.tzinfo is None and settings.USE_TZ:
         raise ValueError(f"{expected} with a time zone, got {given!r}.")
+    return aware(given)
 
 
 def remedy_for_number(given: object) -> str:

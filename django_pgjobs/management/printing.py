@@ -16,6 +16,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone, translation
 
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.words import CONTROL, IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_INTERRUPTED
 
@@ -56,6 +57,13 @@ def while_somebody_reads() -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
 
 
+class _Encoder(DjangoJSONEncoder):
+    """Writes times with their zone, also with USE_TZ = False."""
+
+    def default(self, o: Any) -> Any:
+        return super().default(aware(o) if isinstance(o, datetime) else o)
+
+
 def json_text(value: Any) -> str:
     """Return *value* as indented JSON, in which nothing controls a terminal."""
     try:
@@ -68,9 +76,7 @@ def json_text(value: Any) -> str:
 def _dumps(value: Any) -> str:
     # Else the output's escapes would be none of JSON.
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(
-        value, indent=2, ensure_ascii=not is_unicode, allow_nan=False, cls=DjangoJSONEncoder
-    )
+    return json.dumps(value, indent=2, ensure_ascii=not is_unicode, allow_nan=False, cls=_Encoder)
 
 
 def _without_odd_numbers(value: Any) -> Any:
@@ -116,9 +122,8 @@ def write_table(
 
 
 def local_time(instant: datetime) -> str:
-    """Return an instant in the time zone of the settings; with USE_TZ = False it is in it."""
-    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
-    return local.isoformat(" ", "seconds")
+    """Return an instant in the time zone of the settings."""
+    return timezone.localtime(aware(instant)).isoformat(" ", "seconds")
 
 
 def _cell(value: object) -> str:

@@ -154,7 +154,7 @@ def _as_json(row: Schedule, skipped: list[datetime]) -> dict[str, Any]:
 
 
 def _iso(value: datetime | None) -> str | None:
-    return None if value is None else value.isoformat()
+    return None if value is None else aware(value).isoformat()
 
 
 @in_english()
@@ -243,9 +243,9 @@ def _backfill(
 def _why_none(name: str, begin: datetime, end: datetime) -> str:
     """Return what of a schedule's own bounds lets a range have no occurrence."""
     row = control.get_schedule(name)
-    if row.ends_at is not None and row.ends_at <= begin:
+    if row.ends_at is not None and aware(row.ends_at) <= begin:
         return f": it ended at {_short(row.ends_at)}"
-    if row.starts_at is not None and row.starts_at > end:
+    if row.starts_at is not None and aware(row.starts_at) > end:
         return f": it starts at {_short(row.starts_at)}"
     return ": no occurrence in this range needs a job"
 

@@ -193,7 +193,7 @@ def _as_json(token: Token, state: str) -> dict[str, Any]:
     shown = {name: getattr(token, name) for name in COLUMNS} | {"state": state}
     for name in TIMES:
         instant = getattr(token, name)
-        shown[name] = instant and instant.isoformat()
+        shown[name] = instant and aware(instant).isoformat()
     return shown
 
 

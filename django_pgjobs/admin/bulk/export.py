@@ -19,6 +19,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.models.fields import PlainJSONField, Undecodable
 from django_pgjobs.permissions import Verb, narrow
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.moments import aware
 
 MAX_ROWS = 100_000
 # Payloads of so many jobs are held at a time; each is a megabyte at most.
@@ -96,7 +97,7 @@ def _json_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return aware(value).isoformat() if isinstance(value, datetime) else str(value)
 
 
 class _Echo:

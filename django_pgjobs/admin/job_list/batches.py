@@ -16,6 +16,7 @@ from django_pgjobs.models.batch_states import newest_in_batch
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.workflow_pages import TreeSum, summarise_trees
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import aware
 
 # Of a tree with more jobs the list is looked through, as for other conditions.
 MAX_SORTED = 20_000
@@ -69,4 +70,4 @@ class AskedBatches:
         if self.tree_id is None or self.has_small_tree:
             return []
         found = Batch.objects.filter(pk=self.tree_id).values_list("tree_completed_at", flat=True)
-        return [end for end in found if end is not None]
+        return [aware(end) for end in found if end is not None]

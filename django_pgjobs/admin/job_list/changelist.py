@@ -54,6 +54,7 @@ from django_pgjobs.permissions import Verb, is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.job_list import find_job_at
 from django_pgjobs.status import UNFINISHED, JobStatus
+from django_pgjobs.values.moments import aware
 
 # How many jobs of a tab one page looks through, by the cost of its conditions; and of those
 # whose status is rare, because then almost each is on another page of the table.
@@ -246,7 +247,7 @@ class JobChangeList(ListLinks, ChangeList):
             # When a job was enqueued does not say when it ended.
             ends = []
         ends += self.batches.ends_of_large_tree()
-        if self.is_few or not ends or min(ends) >= timezone.now():
+        if self.is_few or not ends or min(ends) >= aware(timezone.now()):
             return
         if self.order.column:
             self.place = PageStart(LAST_ID, min(ends) + OUT_OF_ORDER)

@@ -20,7 +20,7 @@ from django_pgjobs.drawing import breakable, moment, status_badge, time_element
 from django_pgjobs.models import Job
 from django_pgjobs.models.failure_groups import last_error_expression
 from django_pgjobs.status import FINISHED, JobStatus
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import aware, duration
 
 # One huge payload must not enter the list: these are cut off in the database instead.
 LARGE_FIELDS = ("args", "kwargs", "metadata", "errors", "result", "progress", "worker_ids")
@@ -165,4 +165,4 @@ def _took(job: Job) -> str:
 
 
 def _seconds(begin: datetime | None, end: datetime) -> float | None:
-    return None if begin is None else max(0.0, (end - begin).total_seconds())
+    return None if begin is None else max(0.0, (aware(end) - aware(begin)).total_seconds())

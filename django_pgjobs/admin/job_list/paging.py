@@ -118,10 +118,11 @@ class Order:
         for value in rows:
             if not self.column:
                 return PageStart(value)
+            moment = value and aware(value)
             # Behind times that can be shown there is no place to go on from.
-            if value is None or value == (EARLIEST if descends else LATEST):
+            if moment is None or moment == (EARLIEST if descends else LATEST):
                 return None
-            return PageStart(FIRST_ID if descends else LAST_ID, value)
+            return PageStart(FIRST_ID if descends else LAST_ID, moment)
         return None
 
     def within(self, edge: PageStart, *, is_onward: bool) -> Q:

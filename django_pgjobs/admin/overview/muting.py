@@ -27,6 +27,7 @@ from django_pgjobs.models import Mute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.signs import MuteRow
+from django_pgjobs.values.moments import aware
 
 MAX_REASON = 200
 MAX_SUBJECT = 1_000
@@ -83,7 +84,8 @@ class MuteForm(forms.Form):
 
     def clean_until(self) -> Any:
         """Refuse an end that is over, and one that is hardly one."""
-        until, now = self.cleaned_data["until"], timezone.now()
+        given, now = self.cleaned_data["until"], aware(timezone.now())
+        until = given and aware(given)
         if until is not None and until <= now:
             raise ValidationError(_("Expected a time in the future."))
         if until is not None and until > now + MAX_MUTED:

@@ -18,6 +18,7 @@ from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
+from django_pgjobs.values.moments import aware
 from django_pgjobs.values.payload import is_storable
 
 # How long a pause may be asked to last, in seconds; empty: until somebody resumes.
@@ -46,7 +47,7 @@ def one_line(max_bytes: int | None) -> Callable[[str], None]:
 
 def to_come(end: datetime | None) -> datetime | None:
     """Return the end of a pause; raise ValidationError if it is over."""
-    if end is not None and end <= timezone.now():
+    if end is not None and aware(end) <= aware(timezone.now()):
         raise ValidationError(_("Expected a time in the future."))
     return end
 

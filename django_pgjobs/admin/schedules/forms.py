@@ -272,7 +272,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             raise ValueError(problem)
         if is_new and row.name in declared_schedules():
             self.add_error("name", _("The code declares a schedule of this name."))
-        if "ends_at" in self.changed_data and row.ends_at and row.ends_at <= timezone.now():
+        ends = row.ends_at if "ends_at" in self.changed_data else None
+        if ends and aware(ends) <= aware(timezone.now()):
             self.add_error("ends_at", _("That is past: it would never be due."))
 
     def _find(self, row: Schedule) -> AnyTask | None:

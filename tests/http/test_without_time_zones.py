@@ -11,8 +11,11 @@ from django_pgjobs import workflow
 from django_pgjobs.models import Job, Token
 from django_pgjobs.testing import run_jobs
 from tests import tasks
-from tests.http.support import Api
+from tests.http.support import ONLY_WSGI, Api
 from tests.http.trees import ADD, read
+
+# A thread keeps its connection, with the time zone that the settings had when it was opened.
+pytestmark = ONLY_WSGI
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.status import BatchState, JobStatus
-from django_pgjobs.values.moments import aware, duration, exact_moment
+from django_pgjobs.values.moments import aware, duration, exact_moment, now_aware
 from django_pgjobs.values.payload import in_utc
 
 ICONS = {
@@ -107,7 +107,7 @@ def moment(instant: datetime | None) -> str | SafeString:
     """Draw an instant as the time since or until it; the exact time is its title."""
     if instant is None:
         return "–"
-    seconds = (aware(timezone.now()) - aware(instant)).total_seconds()
+    seconds = (now_aware() - aware(instant)).total_seconds()
     text = _("in %s") % duration(-seconds) if seconds < 0 else _("%s ago") % duration(seconds)
     return time_element(instant, text)
 

@@ -1,4 +1,4 @@
-"""`manage.py jobs stats`, `failures` and `workers`: what the pages show, for who has no browser."""
+"""`manage.py jobs stats`, and what all lists of `jobs` have in common."""
 
 from __future__ import annotations
 

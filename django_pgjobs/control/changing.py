@@ -127,8 +127,8 @@ def reschedule_jobs(
     statuses: Collection[str] = (JobStatus.READY,),
     times: RunTimes,
 ) -> Effect:
-    """Move waiting jobs to another time."""
-    moved = jobs.reschedule_jobs(cursor, ids, **times) if JobStatus.READY in statuses else {}
+    """Move waiting jobs to another time: *statuses* can name no others."""
+    moved = jobs.reschedule_jobs(cursor, ids, **times)
     if moved:
         notifications.notify_workers(cursor, list(moved.values()))
     return Effect(list(moved))

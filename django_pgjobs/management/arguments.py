@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django_pgjobs.conf import automatic_concurrency, expected, fits
 from django_pgjobs.values.bounds import MAX_INTEGER, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.job_ids import parse_job_id
-from django_pgjobs.values.moments import aware, given_in_words
+from django_pgjobs.values.moments import given_in_words, now_aware
 from django_pgjobs.values.payload import EARLIEST, LATEST, fits_column
 
 # More digits than any bound has are not read at all.
@@ -226,7 +226,7 @@ def end_instant(text: str) -> datetime:
     if DATE.fullmatch(text) is None:
         return begin
     end = timezone.make_aware(datetime.combine(begin, time.max))
-    now = aware(timezone.now())
+    now = now_aware()
     return min(end, now) if begin <= now else end
 
 

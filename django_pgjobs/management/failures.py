@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from django.utils import timezone
-
 from django_pgjobs.control.failures import MAX_JOBS, class_name, list_groups, message_of
 from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.failures import FailureRow
-from django_pgjobs.values.moments import aware, duration
+from django_pgjobs.values.moments import duration, now_aware
 
 DESCRIPTION = f"""
 Prints a line per task, exception class and message, the most jobs first: what the page Failures of
@@ -87,7 +85,7 @@ def _cells(group: FailureRow, *, is_short: bool) -> list[object]:
         group.jobs,
         group.jobs_hour,
         group.jobs_day,
-        duration((aware(timezone.now()) - group.last_at).total_seconds()),
+        duration((now_aware() - group.last_at).total_seconds()),
         group.newest_id,
         group.task_path.rpartition(".")[2] if is_short else group.task_path,
         ": ".join(filter(None, (name, message))),

@@ -10,8 +10,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from django.utils import timezone
-
 from django_pgjobs.control.numbers import (
     OLD_SECONDS,
     Hour,
@@ -35,7 +33,7 @@ from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.queue_pages import QueueRow, Queues
-from django_pgjobs.values.moments import aware, duration
+from django_pgjobs.values.moments import duration, now_aware
 from django_pgjobs.values.words import CONTROL
 
 DESCRIPTION = """
@@ -154,7 +152,7 @@ def _read() -> Stats:
         pauses = queue_pages.list_pauses(cursor)
         rates = read_finish_rates(cursor, hour, [row.name for row in queues.rows])
     per_minute = {name: rate.per_minute for name, rate in rates.items()}
-    return Stats(queues, pauses, hour, per_minute, aware(timezone.now()))
+    return Stats(queues, pauses, hour, per_minute, now_aware())
 
 
 # For people

@@ -29,6 +29,11 @@ def aware(instant: datetime) -> datetime:
     return in_utc(timezone.make_aware(instant, timezone.get_default_timezone()))
 
 
+def now_aware() -> datetime:
+    """Return the time with its time zone; with USE_TZ = False Django's own has none."""
+    return aware(timezone.now())
+
+
 def moment_in_words(instant: datetime | None, now: datetime) -> str:
     """Return an instant in the current time zone, and how far from now it is."""
     if instant is None:

@@ -16,7 +16,6 @@ from django.contrib.admin.views.main import ERROR_FLAG, SEARCH_VAR, ChangeList
 from django.db import connections
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
@@ -54,7 +53,7 @@ from django_pgjobs.permissions import Verb, is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.job_list import find_job_at
 from django_pgjobs.status import UNFINISHED, JobStatus
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import now_aware
 
 # How many jobs of a tab one page looks through, by the cost of its conditions; and of those
 # whose status is rare, because then almost each is on another page of the table.
@@ -247,7 +246,7 @@ class JobChangeList(ListLinks, ChangeList):
             # When a job was enqueued does not say when it ended.
             ends = []
         ends += self.batches.ends_of_large_tree()
-        if self.is_few or not ends or min(ends) >= aware(timezone.now()):
+        if self.is_few or not ends or min(ends) >= now_aware():
             return
         if self.order.column:
             self.place = PageStart(LAST_ID, min(ends) + OUT_OF_ORDER)

@@ -27,7 +27,7 @@ from django_pgjobs.models import Mute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.signs import MuteRow
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import aware, now_aware
 
 MAX_REASON = 200
 MAX_SUBJECT = 1_000
@@ -84,7 +84,7 @@ class MuteForm(forms.Form):
 
     def clean_until(self) -> Any:
         """Refuse an end that is over, and one that is hardly one."""
-        given, now = self.cleaned_data["until"], aware(timezone.now())
+        given, now = self.cleaned_data["until"], now_aware()
         until = given and aware(given)
         if until is not None and until <= now:
             raise ValidationError(_("Expected a time in the future."))

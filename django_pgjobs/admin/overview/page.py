@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.numbers import OLD_TRANSACTION_SECONDS, as_of, jobs_query
@@ -60,7 +59,7 @@ from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.numbers import Finished, Size
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import Queues, list_queues
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import now_aware
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
@@ -213,7 +212,7 @@ def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Fini
 
 def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
-    drawn, now = numbers.drawn, aware(timezone.now())
+    drawn, now = numbers.drawn, now_aware()
     facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
     lines = queue_lines(numbers.queues.rows, hour)
     times = add_up(hour.times.values())

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils import timezone
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -18,7 +17,7 @@ from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import aware, now_aware
 from django_pgjobs.values.payload import is_storable
 
 # How long a pause may be asked to last, in seconds; empty: until somebody resumes.
@@ -47,7 +46,7 @@ def one_line(max_bytes: int | None) -> Callable[[str], None]:
 
 def to_come(end: datetime | None) -> datetime | None:
     """Return the end of a pause; raise ValidationError if it is over."""
-    if end is not None and aware(end) <= aware(timezone.now()):
+    if end is not None and aware(end) <= now_aware():
         raise ValidationError(_("Expected a time in the future."))
     return end
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from django.contrib.admin.utils import quote
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -35,7 +34,7 @@ from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead
 from django_pgjobs.schedules.words import MARKS, POLICIES, cron_in_words, is_planned, state_of
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import aware, now_aware
 
 # Occurrences to come that the page of a schedule shows.
 SHOWN_NEXT = 10
@@ -233,7 +232,7 @@ def _kind_of(run: RunRow) -> str:
 def _is_skipped_ahead(run: RunRow) -> bool:
     """Is it still to come, and has a row only because somebody skipped it?"""
     is_skipped = run.outcome == OccurrenceOutcome.SKIPPED and run.job_id is None
-    return is_skipped and run.scheduled_for > aware(timezone.now())
+    return is_skipped and run.scheduled_for > now_aware()
 
 
 def _last_at(row: Schedule, last_job: RunRow | None) -> datetime | None:

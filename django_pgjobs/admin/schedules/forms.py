@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst, format_lazy
@@ -45,7 +44,7 @@ from django_pgjobs.occurrences.rule import (
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
 from django_pgjobs.values.bounds import MAX_SCHEDULE_NAME_BYTES, MAX_TASK_PATH_BYTES
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import aware, now_aware
 from django_pgjobs.values.payload import decode_value, is_storable
 
 # The columns that a schedule of the code has from there, ...
@@ -273,7 +272,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if is_new and row.name in declared_schedules():
             self.add_error("name", _("The code declares a schedule of this name."))
         ends = row.ends_at if "ends_at" in self.changed_data else None
-        if ends and aware(ends) <= aware(timezone.now()):
+        if ends and aware(ends) <= now_aware():
             self.add_error("ends_at", _("That is past: it would never be due."))
 
     def _find(self, row: Schedule) -> AnyTask | None:
@@ -351,7 +350,7 @@ class BackfillForm(forms.Form):
         begin, end = cleaned.get("begin"), cleaned.get("end")
         if begin and end and end < begin:
             self.add_error("end", _("Expected an end after the beginning."))
-        elif end and end > aware(timezone.now()):
+        elif end and end > now_aware():
             said = _("Expected an end that is past: later occurrences come by themselves.")
             self.add_error("end", said)
         return cleaned

@@ -19,7 +19,7 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.planning import occurrences
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.schedules.plans import rule_of
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import now_aware
 
 SHOWN = 5
 URL_NAME = "pgjobs_schedule_preview"
@@ -71,7 +71,7 @@ def draw_preview(request: HttpRequest) -> HttpResponse:
 def _draw(row: Schedule) -> SafeString:
     try:
         rule = rule_of(row)
-        planned = list(islice(occurrences(rule, aware(timezone.now())), SHOWN))
+        planned = list(islice(occurrences(rule, now_aware()), SHOWN))
     except ValueError as error:
         return _render(problem=str(error))
     return _render(upcoming=[next_run(rule, each) for each in planned])

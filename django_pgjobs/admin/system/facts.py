@@ -14,7 +14,6 @@ from django.core.checks import CheckMessage
 from django.core.checks.registry import registry
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 import django_pgjobs
@@ -26,7 +25,7 @@ from django_pgjobs.queries import system
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.system import RelationRow, ServerRow, TransactionRow
 from django_pgjobs.status import JobStatus
-from django_pgjobs.values.moments import aware
+from django_pgjobs.values.moments import now_aware
 
 # Beyond these something is wrong, and the page says so.
 DEAD_SHARE = 0.5
@@ -59,9 +58,9 @@ def gather() -> SystemFacts:
     """Ask the server and the process for all that the page shows."""
     alias = job_database()
     with connections[alias].cursor() as cursor:
-        asked_at = aware(timezone.now())
+        asked_at = now_aware()
         server = system.get_server(cursor)
-        answered_at = aware(timezone.now())
+        answered_at = now_aware()
         relations = system.list_relations(cursor)
         transactions = system.list_transactions(cursor)
     applied, missing = _migrations(alias)

@@ -16,7 +16,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Protocol
 
-from psycopg import DataError, RawCursor
+from psycopg import DataError, RawCursor, adapters
+from psycopg.abc import AdaptContext
+from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.types.datetime import TimestamptzLoader
 
@@ -26,6 +28,8 @@ from django_pgjobs.values.payload import EARLIEST, LATEST
 
 # The number of the type of times in PostgreSQL.
 TIMESTAMPTZ = 1184
+# psycopg's own, which is compiled where its extension is installed.
+ZONED_LOADER = adapters.get_loader(TIMESTAMPTZ, Format.TEXT) or TimestamptzLoader
 PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
@@ -108,17 +112,22 @@ def read_any_instant(cursor: Any) -> None:
         cursor.adapters.register_loader(TIMESTAMPTZ, InstantLoader)
 
 
-class InstantLoader(TimestamptzLoader):
+class InstantLoader(Loader):
     """Reads times with their zone, and one that Python has no datetime for as the nearest.
 
     With USE_TZ = False Django's own cuts the zone off. And rows of raw SQL may hold infinity, or
     the year 20000, for which psycopg raises, so that the whole answer is lost.
     """
 
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._load = ZONED_LOADER(oid, context).load
+
     def load(self, data: Any) -> datetime:
         """Return the instant in UTC."""
         try:
-            return super().load(data).astimezone(UTC)
+            instant: datetime = self._load(data)
+            return instant.astimezone(UTC)
         except (DataError, OverflowError):
             text = bytes(data)
             is_early = text.startswith((b"-", b"0001-")) or text.endswith(b"BC")

@@ -328,20 +328,20 @@ def test_workflows_are_listed_newest_first_with_the_numbers_of_their_trees(run: 
     assert [line.split()[1] for line in run("workflows", "--open").splitlines()[1:]] == ["payroll"]
     assert len(run("workflows", "--limit", 1).splitlines()) == 2
     assert json.loads(run("workflows", "--json"))[1]["id"] == pay.pk
-    _, first, second, *reasons = run("workflows", pay.pk).splitlines()
+    _, first, second, *reasons = run("workflows", "show", pay.pk).splitlines()
     assert first.split() == [str(pay.pk), "payroll", "running", "2", "0", "0", "0"]
     assert second.split() == [str(each.pk), "add", "waiting", "0", "0", "0", "0"]
     assert "  add" in second
     asking = f"The first one is job {first_job}; look there what it waits for."
     assert reasons == [f"2 jobs of it wait. {asking} [waiting]"]
-    found = json.loads(run("workflows", pay.pk, "--json"))
+    found = json.loads(run("workflows", "show", pay.pk, "--json"))
     assert [batch["depth"] for batch in found["batches"]] == [0, 1]
     assert found["reasons"][0]["code"] == "waiting"
 
 
 def test_a_workflow_that_is_not_there_ends_with_1() -> None:
     with pytest.raises(CommandError, match="there is no batch 17") as caught:
-        call_command("jobs", "workflows", "17")
+        call_command("jobs", "workflows", "show", "17")
     assert caught.value.returncode == 1
 
 
@@ -363,7 +363,7 @@ def test_what_rows_say_steers_no_terminal(run: Any) -> None:
     with workflow(hostile) as flow:
         pass
     make_job("tests.tasks.add", queue_name=hostile)
-    for words in (["workflows"], ["workflows", flow.pk], ["list"]):
+    for words in (["workflows"], ["workflows", "show", flow.pk], ["list"]):
         printed = run(*words)
         assert "a\\x1b[31m\\x202eb\\x9b" in printed
         assert printed.translate(CONTROL) == printed.replace("\n", "\\x0a")
@@ -386,4 +386,4 @@ def test_a_long_list_of_workflows_takes_as_many_statements_as_a_short_one(
     with django_assert_max_num_queries(6):
         assert len(run("workflows").splitlines()) == 21
     with django_assert_max_num_queries(8):
-        run("workflows", flow.pk)
+        run("workflows", "show", flow.pk)

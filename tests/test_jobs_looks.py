@@ -297,7 +297,7 @@ def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
     make_running_job(last_attempted_at=ago(7_200))
     with translation.override("de"):
         assert f"job {waiting}: ready to run\n  Nothing holds" in run("explain", waiting)
-        assert "look there what it waits for." in run("workflows", flow.pk)
+        assert "look there what it waits for." in run("workflows", "show", flow.pk)
         assert "It has run for 2 h; jobs of its task usually take 2.0 s" in run("stuck")
 
 

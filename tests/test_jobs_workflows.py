@@ -1,4 +1,4 @@
-"""`manage.py jobs workflows ID`: which jobs of a tree failed, and why."""
+"""`manage.py jobs workflows show|retry|cancel ID`: what failed of a tree, and changes of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from psycopg import sql
 
+from django_pgjobs import workflow
 from django_pgjobs.management import workflows
+from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import workflow_pages
+from tests import tasks
 from tests.factories import make_batch, make_job
 from tests.test_admin import NOW
 
@@ -39,7 +42,7 @@ def test_the_failed_jobs_of_a_tree_are_below_it(run: Any) -> None:
     root = make_batch("payroll", tree_completed_at=NOW, completed_at=NOW)
     part = make_batch("part", parent_id=root, jobs=2, failed=2)
     first, second = fail(part), fail(part, "\x1b[31mred")
-    text = run(root).partition("Newest failed jobs:\n")[2]
+    text = run("show", root).partition("Newest failed jobs:\n")[2]
     head, *lines = text.splitlines()
     assert head.split() == list(workflows.OF_FAILED)
     assert [line.split()[:3] for line in lines] == [
@@ -48,7 +51,7 @@ def test_the_failed_jobs_of_a_tree_are_below_it(run: Any) -> None:
     ]
     assert lines[0].endswith("shop.errors.Missing  \\x1b[31mred")
     assert lines[1].endswith("shop.errors.Missing  no such order")
-    found = json.loads(run(root, "--json"))["failed_jobs"]
+    found = json.loads(run("show", root, "--json"))["failed_jobs"]
     assert [job["id"] for job in found] == [second, first]
     assert found[1] == {
         "id": first,
@@ -63,14 +66,14 @@ def test_the_failed_jobs_of_a_tree_are_below_it(run: Any) -> None:
 def test_at_most_ten_are_told(run: Any) -> None:
     root = make_batch(jobs=12, failed=12)
     failed = [fail(root) for _ in range(12)]
-    found = json.loads(run(root, "--json"))["failed_jobs"]
+    found = json.loads(run("show", root, "--json"))["failed_jobs"]
     assert [job["id"] for job in found] == failed[:1:-1]
 
 
 def test_where_nothing_failed_nothing_is_told(run: Any) -> None:
     root = make_batch(jobs=1)
-    assert "failed jobs" not in run(root)
-    assert json.loads(run(root, "--json"))["failed_jobs"] == []
+    assert "failed jobs" not in run("show", root)
+    assert json.loads(run("show", root, "--json"))["failed_jobs"] == []
 
 
 def test_those_that_are_not_found_in_time_are_told_so(
@@ -82,10 +85,10 @@ def test_those_that_are_not_found_in_time_are_told_so(
     root = make_batch("payroll", jobs=1, failed=1)
     monkeypatch.setattr(workflows, "FAILED_SECONDS", 0.1)
     monkeypatch.setattr(workflows, "list_failed", list_slowly)
-    text = run(root)
+    text = run("show", root)
     assert "payroll" in text
     assert "The failed jobs could not be found in time." in text
-    assert json.loads(run(root, "--json"))["failed_jobs"] is None
+    assert json.loads(run("show", root, "--json"))["failed_jobs"] is None
 
 
 def test_a_tree_of_many_batches_is_looked_through_where_nothing_failed_in_those_shown(
@@ -97,4 +100,51 @@ def test_a_tree_of_many_batches_is_looked_through_where_nothing_failed_in_those_
     root = make_batch(created_at=sql.SQL("now()"))
     parts = [make_batch(parent_id=root) for _ in range(5)]
     failed = fail(parts[-1])
-    assert [job["id"] for job in json.loads(run(root, "--json"))["failed_jobs"]] == [failed]
+    assert [job["id"] for job in json.loads(run("show", root, "--json"))["failed_jobs"]] == [failed]
+
+
+def refusal_of(*words: object) -> str:
+    """Return what `jobs workflows` ends with."""
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", "workflows", *map(str, words))
+    assert caught.value.returncode == 1
+    return str(caught.value)
+
+
+def test_retry_requeues_what_failed_in_a_tree(run: Any) -> None:
+    root = make_batch("payroll", tree_completed_at=NOW, completed_at=NOW)
+    part = make_batch(parent_id=root, tree_completed_at=NOW, completed_at=NOW)
+    failed = fail(part)
+    cancelled = make_job("tests.tasks.add", status="cancelled", batch_id=part, finished_at=NOW)
+    assert run("retry", root) == f"batch {root}: 1 job requeued\n"
+    assert Job.objects.get(pk=failed).status == "ready"
+    assert Job.objects.get(pk=cancelled).status == "cancelled"
+    assert run("retry", root, "--cancelled") == f"batch {root}: 1 job requeued\n"
+    assert Job.objects.get(pk=cancelled).status == "ready"
+    refused = f"no job of batch {root} was requeued: none that is free has failed"
+    assert refusal_of("retry", root) == f"{refused}."
+    assert refusal_of("retry", root, "--cancelled") == f"{refused} or was cancelled."
+
+
+def test_cancel_cancels_a_tree_and_retry_takes_it_back(run: Any) -> None:
+    with workflow("payroll") as flow:
+        flow.batch("part").add(tasks.add.s(1, 1))
+    below = Batch.objects.get(parent_id=flow.pk)
+    assert run("cancel", flow.pk) == f"batch {flow.pk}: cancelled\n"
+    assert Job.objects.get().status == "cancelled"
+    assert refusal_of("cancel", flow.pk) == (
+        f"batch {flow.pk} is complete, or was cancelled before."
+    )
+    assert f"batch {flow.pk} above it is cancelled" in refusal_of("retry", below.pk, "--cancelled")
+    assert run("retry", flow.pk, "--cancelled") == f"batch {flow.pk}: 1 job requeued\n"
+    assert Job.objects.get().status == "ready"
+
+
+@pytest.mark.parametrize("verb", ["show", "retry", "cancel"])
+def test_a_batch_that_is_not_there_is_told(verb: str) -> None:
+    assert refusal_of(verb, 17) == "there is no batch 17."
+
+
+def test_json_is_asked_for_before_or_after_the_verb(run: Any) -> None:
+    root = make_batch()
+    assert json.loads(run("--json", "show", root)) == json.loads(run("show", root, "--json"))

@@ -1,11 +1,10 @@
 """`manage.py jobs list`, `stuck` and `stack`: which jobs there are, which look stuck, and where.
 
-Also what `explain`, `show` and `workflows` take, which change nothing either.
+Also what `explain` and `show` take, which change nothing either.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
@@ -29,13 +28,6 @@ LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "
 # What else tells the detail of a status.
 DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
-OF_WORKFLOWS = """
-Lists workflows, newest first, with the numbers of their whole trees; or prints the batches of one,
-each with the numbers of its own jobs, what it waits for, and its newest failed jobs. The state of a
-batch tells of all below it, too.
-
-To retry all that failed, in `manage.py shell`: Batch.objects.get(pk=17).retry()
-"""
 
 
 def add_looks(actions: Any) -> None:
@@ -53,7 +45,6 @@ def add_looks(actions: Any) -> None:
     listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
     listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
     listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-    trees = _add_workflows(actions)
     stuck = add_action(
         actions,
         "stuck",
@@ -66,24 +57,8 @@ def add_looks(actions: Any) -> None:
         actions, "stack", help="Show where a running job is: its stack, from its worker."
     )
     where.add_argument("id", type=job_id, help="The id of a job.")
-    for parser in (why, listing, trees, stuck):
+    for parser in (why, listing, stuck):
         parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-
-
-def _add_workflows(actions: Any) -> Any:
-    parser = add_action(
-        actions,
-        "workflows",
-        help="List workflows, newest first, or print one with what it waits for.",
-        description=OF_WORKFLOWS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "id", type=job_id, nargs="?", metavar="batch", help="The id of a batch: print its tree."
-    )
-    parser.add_argument("--open", action="store_true", help="Only those that are not complete.")
-    parser.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-    return parser
 
 
 def list_jobs(

@@ -130,3 +130,8 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return local_time(value)
     return str(value).translate(CONTROL)
+
+
+def tell_of_more(tell: Write, limit: int) -> None:
+    """Tell that a list was cut."""
+    tell(f"there are more: --limit is {limit}.")

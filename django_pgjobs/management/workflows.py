@@ -1,14 +1,23 @@
-"""`manage.py jobs workflows`: the newest trees of batches, or one of them and what failed in it."""
+"""`manage.py jobs workflows`: trees of batches, what failed in one, and changes of it."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from django.core.management.base import CommandError
 from django.db import connections
 
-from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.exceptions import JobError, TooSlow
+from django_pgjobs.management.arguments import add_action, count, job_id
+from django_pgjobs.management.printing import (
+    Write,
+    in_english,
+    json_text,
+    tell_of_more,
+    write_table,
+)
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.budget import time_budget
@@ -20,6 +29,7 @@ from django_pgjobs.queries.workflow_pages import (
     list_tree,
     summarise_trees,
 )
+from django_pgjobs.values.words import counted
 
 COUNTS = ("jobs", "successful", "failed", "cancelled")
 LISTED = ("id", "name", "state", *COUNTS, "created_at")
@@ -28,14 +38,117 @@ OF_FAILED = ("id", "task_path", "attempts", "finished_at", "exception_class", "m
 # That finding the failed jobs of a tree may take, as on its page in the admin.
 FAILED_SECONDS = 2.0
 
+DESCRIPTION = """
+Lists workflows, newest first, with the numbers of their whole trees. With a verb it prints or
+changes one: a workflow, or any batch of it with what is below.
+"""
+EPILOG = """
+examples:
+  manage.py jobs workflows --open
+  manage.py jobs workflows show 17
+  manage.py jobs workflows retry 17
+  manage.py jobs workflows cancel 17
+"""
+OF_SHOW = """
+Prints the batches of a workflow, each with the numbers of its own jobs; what it waits for; and its
+newest failed jobs. The state of a batch tells of all below it, too.
+"""
+OF_RETRY = """
+Requeues the failed jobs of a batch and of all below it, in one transaction. What follows them runs
+again with the new results, and the callbacks come once more.
+"""
+OF_CANCEL = """
+Cancels a batch and all below it: jobs that wait end as cancelled, those that run are asked to end.
+Workers go on with that, 1,000 jobs at a time. To take it back: retry --cancelled.
+"""
 
-def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) -> bool:
-    """Write the newest workflows, with the numbers of whole trees; return if there are more."""
+
+def add_workflows(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    parser = add_action(
+        actions,
+        "workflows",
+        help="List workflows; show, retry and cancel one.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--open", action="store_true", help="Only those that are not complete.")
+    parser.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+    verbs = parser.add_subparsers(dest="verb")
+    for name, does, description in (
+        ("show", "Print a workflow, what it waits for, and what failed.", OF_SHOW),
+        ("retry", "Run the failed part of a workflow again.", OF_RETRY),
+        ("cancel", "Cancel a workflow.", OF_CANCEL),
+    ):
+        verb = add_action(verbs, name, help=does, description=description)
+        verb.add_argument("id", type=job_id, help="The id of a workflow, or of a batch below it.")
+        if name == "show":
+            # Left out it leaves what was given before the verb.
+            unless = argparse.SUPPRESS
+            verb.add_argument(
+                "--json", action="store_true", default=unless, help="Print JSON for programs."
+            )
+        if name == "retry":
+            verb.add_argument(
+                "--cancelled", action="store_true", help="Requeue cancelled jobs, too."
+            )
+
+
+def handle(
+    write: Write, tell: Write, *, verb: str | None, json: bool = False, **flags: Any
+) -> None:
+    """List workflows, or show or change one; raise CommandError if that cannot be."""
+    try:
+        if verb is None:
+            _list(write, tell, only_open=flags["open"], limit=flags["limit"], as_json=json)
+        elif verb == "show":
+            _show(write, flags["id"], as_json=json)
+        elif verb == "retry":
+            _retry(write, flags["id"], cancelled=flags["cancelled"])
+        else:
+            _cancel(write, flags["id"])
+    except (LookupError, JobError) as error:
+        raise CommandError(str(error)) from error
+
+
+# Changing
+
+
+def _retry(write: Write, batch_id: int, *, cancelled: bool) -> None:
+    number = _find(batch_id).retry(cancelled=cancelled)
+    if not number:
+        ended = "has failed or was cancelled" if cancelled else "has failed"
+        raise CommandError(f"no job of batch {batch_id} was requeued: none that is free {ended}.")
+    write(f"batch {batch_id}: {counted(number, 'job')} requeued")
+
+
+def _cancel(write: Write, batch_id: int) -> None:
+    if not _find(batch_id).cancel():
+        raise CommandError(f"batch {batch_id} is complete, or was cancelled before.")
+    write(f"batch {batch_id}: cancelled")
+
+
+def _find(batch_id: int) -> Batch:
+    """Return a batch; raise LookupError if it is gone."""
+    batch = Batch.objects.filter(pk=batch_id).first()
+    if batch is None:
+        raise LookupError(f"there is no batch {batch_id}.")
+    return batch
+
+
+# Looking
+
+
+@in_english()
+def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
+    """Write the newest workflows, with the numbers of whole trees."""
     roots = with_states(all_workflows()).order_by("-id")
     if only_open:
         roots = roots.filter(tree_completed_at=None)
     read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
-    found, has_more = read[:limit], len(read) > limit
+    found = read[:limit]
     with connections[job_database()].cursor() as cursor:
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
@@ -44,24 +157,27 @@ def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) 
     ]
     if as_json:
         write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
-        return has_more
-    nothing = "no workflow is open." if only_open else "there are no workflows."
-    write_table(write, LISTED, rows, nothing=nothing)
-    for root in shown:
-        if sums[root.pk].is_cut:
-            write(f"{root.pk}: more than {MAX_SUMMED} batches; the numbers are those of the first.")
-    return has_more
+    else:
+        nothing = "no workflow is open." if only_open else "there are no workflows."
+        write_table(write, LISTED, rows, nothing=nothing)
+        for root in shown:
+            if sums[root.pk].is_cut:
+                first = "the numbers are those of the first."
+                write(f"{root.pk}: more than {MAX_SUMMED} batches; {first}")
+    if len(read) > limit:
+        tell_of_more(tell, limit)
 
 
-def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
+@in_english()
+def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
     """Write a batch and what is below it, and what it waits for; raise LookupError if it is gone.
 
     At most MAX_SUMMED batches, owners right before what is below them; then what failed.
     """
-    top = Batch.objects.filter(pk=batch_id).first()
+    top = _find(batch_id)
     with connections[job_database()].cursor() as cursor:
         tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
-    if top is None or not tree:
+    if not tree:
         raise LookupError(f"there is no batch {batch_id}.")
     is_cut = len(tree) > MAX_SUMMED
     rows = list(_lines(tree[:MAX_SUMMED]))

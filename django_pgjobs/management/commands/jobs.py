@@ -43,7 +43,12 @@ from django_pgjobs.management.arguments import (
     span,
 )
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import in_english, json_text, while_somebody_reads
+from django_pgjobs.management.printing import (
+    in_english,
+    json_text,
+    tell_of_more,
+    while_somebody_reads,
+)
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
@@ -74,6 +79,7 @@ examples:
   manage.py jobs requeue --task shop.tasks.push --error ConnectionError --since 2h
   manage.py jobs cancel --queue mail --dry-run
   manage.py jobs workflows --open
+  manage.py jobs workflows retry 17
   manage.py jobs prune --dry-run
   manage.py jobs enqueue shop.tasks.push_product --args '[4711]'
   manage.py jobs schedules list
@@ -116,6 +122,7 @@ class Command(BaseCommand):
         workers.add_workers(actions)
         looks.add_looks(actions)
         changes.add_changes(actions)
+        workflows.add_workflows(actions)
         pause = add_action(
             actions, "pause", help="Let no worker start jobs of a queue, task or key."
         )
@@ -204,7 +211,6 @@ class Command(BaseCommand):
             "explain": self._explain,
             "show": self._show,
             "list": self._list,
-            "workflows": self._workflows,
             "stuck": self._stuck,
             "stack": self._stack,
             "cancel": partial(self._change, "cancel"),
@@ -216,6 +222,7 @@ class Command(BaseCommand):
             "stats": partial(stats.show_stats, self._write, self.stdout),
             "failures": partial(failures.show_failures, self._write, self.stdout),
             "workers": partial(workers.handle, self._write, self.stdout),
+            "workflows": partial(workflows.handle, self._write, self._tell),
             "schedules": partial(schedules.handle, self._write),
             "enqueue": partial(enqueueing.enqueue, self._write),
             "tokens": partial(tokens.handle, self._write, self._tell),
@@ -241,9 +248,6 @@ class Command(BaseCommand):
         """Print lines that no program reads; only warnings have the colour of errors."""
         style = None if text.startswith("WARNING ") else str
         self.stderr.write(text.translate(IN_LINES), style)
-
-    def _tell_of_more(self, limit: int) -> None:
-        self._tell(f"there are more: --limit is {limit}.")
 
     # Looking
 
@@ -274,7 +278,7 @@ class Command(BaseCommand):
         names = ("status", "queue", "task", "limit")
         narrowed = {name: flags[name] for name in names}
         if looks.list_jobs(self._write, as_json=flags["json"], **narrowed):
-            self._tell_of_more(flags["limit"])
+            tell_of_more(self._tell, flags["limit"])
 
     @in_english()
     def _stuck(self, **flags: Any) -> None:
@@ -285,20 +289,6 @@ class Command(BaseCommand):
     def _stack(self, **flags: Any) -> None:
         try:
             looks.show_stack(self._write, flags["id"])
-        except LookupError as error:
-            raise CommandError(str(error)) from error
-
-    @in_english()
-    def _workflows(self, **flags: Any) -> None:
-        if flags["id"] is None:
-            limit, as_json = flags["limit"], flags["json"]
-            if workflows.list_workflows(
-                self._write, only_open=flags["open"], limit=limit, as_json=as_json
-            ):
-                self._tell_of_more(limit)
-            return
-        try:
-            workflows.show_tree(self._write, flags["id"], as_json=flags["json"])
         except LookupError as error:
             raise CommandError(str(error)) from error
 

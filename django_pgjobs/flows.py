@@ -18,14 +18,14 @@ from typing import (
 )
 
 from asgiref.sync import sync_to_async
-from django.db import connections, transaction
+from django.db import transaction
 
 from django_pgjobs.context import current_job
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.exceptions import DuplicateWorkflow
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import Asking
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.values.bounds import MAX_KEY_BYTES
 from django_pgjobs.values.given import flag
 from django_pgjobs.values.payload import fits_column
@@ -129,7 +129,7 @@ def _open(
     metadata: Mapping[str, Any] | None,
 ) -> tuple[Batch, bool]:
     """Return the batch at the root, and whether it is new; raise DuplicateWorkflow."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         opened = batches.open_workflow(
             cursor,
             name=name,

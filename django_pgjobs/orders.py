@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_pgjobs.models import Worker
 from django_pgjobs.queries import notifications
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 
 VERBS = ("quiet", "resume", "stop", "forget")
 ALL = "all"
@@ -71,6 +71,6 @@ def carry_out(order: WorkerOrder) -> list[Worker]:
         elif order.verb == "forget":
             chosen.delete()
         if workers:
-            with connections[job_database()].cursor() as cursor:
+            with job_cursor() as cursor:
                 notifications.notify_of_orders(cursor)
     return workers

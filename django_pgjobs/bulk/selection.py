@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from django.db import connections
 from django.db.models import Q
 
 from django_pgjobs.bulk.lookups import InvalidLookup, conditions
 from django_pgjobs.queries.bulk import pin_jobs
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.bounds import is_whole
 
@@ -69,7 +68,7 @@ class Selection:
         """Return the selection of what there is now."""
         if self.until is not None and self.max_id is not None:
             return self
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             max_id, now = pin_jobs(cursor)
         return replace(self, until=now, max_id=max_id)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.db import connections
 from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk.actions import Action
@@ -14,7 +13,7 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.models.batch_states import is_of_whole
 from django_pgjobs.permissions import is_narrowed, may, whole_workflows
 from django_pgjobs.queries import batch_care
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.workflow_pages import summarise_trees
 from django_pgjobs.workflows.retrying import find_refusal
 
@@ -66,7 +65,7 @@ def is_small_tree(selection: Selection, max_jobs: int) -> bool:
     tree = selection.lookups.get("tree")
     if tree is None:
         return False
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = summarise_trees(cursor, [tree]).get(tree)
     return found is not None and not found.is_cut and found.jobs <= max_jobs
 
@@ -76,7 +75,7 @@ def begin_deletion(root_id: int) -> str:
 
     An open workflow needs its jobs.
     """
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         if batch_care.begin_deletion(cursor, [root_id]):
             return ""
     if not Batch.objects.using(job_database()).filter(pk=root_id).exists():
@@ -88,7 +87,7 @@ def begin_retry(batch_id: int) -> str:
     """Keep a tree from being deleted until the transaction ends; return why it must not be retried,
     "" if it may.
     """
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         refused = find_refusal(cursor, batch_id)
     if refused is None:
         return ""
@@ -99,6 +98,6 @@ def begin_retry(batch_id: int) -> str:
 
 def delete_batches(root_id: int) -> None:
     """Delete the batches of a workflow, in the open transaction, but for those that have jobs."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         while batch_care.delete_batches(cursor, [root_id], max_batches=PAGE_BATCHES):
             pass

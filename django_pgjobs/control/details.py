@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import connections
-
 from django_pgjobs.queries.control import list_paused_jobs
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import Detail, Hold, JobStatus, Waiting, waiting_of
 
 
@@ -17,7 +15,7 @@ def find_paused(jobs: Sequence[Any]) -> set[int]:
     ids = [job.pk for job in jobs if job.status == JobStatus.READY]
     if not ids:
         return set()
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return list_paused_jobs(cursor, ids)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connections
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -25,7 +24,7 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.explain import JobFacts, LaneRow, LimitedQueue, RateRow
 from django_pgjobs.queries.filling import control_of
 from django_pgjobs.status import FINISHED, Hold, JobStatus
@@ -53,7 +52,7 @@ def explain(job: Any) -> Explanation:
     Nothing is written or locked. Raise LookupError if there is no such job.
     """
     job_id = job_id_of(job)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         facts = queries.get_facts(cursor, job_id, max_named=MAX_NAMED)
         if facts is None:
             raise LookupError(

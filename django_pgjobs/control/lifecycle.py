@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 
 from django_pgjobs.control.changing import (
     Change,
@@ -31,7 +30,7 @@ from django_pgjobs.control.changing import (
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.queries import batch_retries, jobs
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
 from django_pgjobs.values.twins import has_async_twin
@@ -43,7 +42,7 @@ LOCKED_GAP_SECONDS = 0.01
 
 def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
     """Return a stored job of a backend alias, None if there is none."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return jobs.get_job(cursor, job_id, backend=backend)
 
 
@@ -124,7 +123,7 @@ def _change_when_unlocked(job_id: int, statuses: Collection[str], change: Change
     change that met a lock is tried again, for LOCKED_SECONDS; then JobError is raised.
     """
     deadline = time.monotonic() + LOCKED_SECONDS
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         while not change(cursor, [job_id], statuses=statuses).changed:
             if jobs.get_job_status(cursor, job_id) not in statuses:
                 return False

@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Never
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 
 from django_pgjobs.queries import control, notifications
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.given import instant_or_delay
@@ -55,7 +54,7 @@ def pause(
                 f"pause() expected {argument}= of at most {MAX_REASON} characters, got {len(text)}."
             )
     resume_at, delay = _end_of_pause(until)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         changed = control.pause_jobs(
             cursor, kind, name, reason=reason, paused_by=by, resume_at=resume_at, delay=delay
         )
@@ -74,7 +73,7 @@ def resume(
     idle workers look for jobs at its commit.
     """
     kind, name = _target("resume", unnamed, queue, task, key)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         changed = control.resume_jobs(cursor, kind, name)
         if changed:
             notifications.notify_of_control(cursor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connections, transaction
 
 from django_pgjobs.queries import notifications, stacks
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.stacks import StackRow
 
 
@@ -25,5 +25,5 @@ def ask_where(job_id: int) -> bool:
 
 def where_it_is(job_id: int) -> StackRow | None:
     """Return what its worker has said, None if nobody asked about this attempt."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return stacks.get_stack(cursor, job_id)

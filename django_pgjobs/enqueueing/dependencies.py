@@ -17,7 +17,7 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.selecting import IN_PYTHON
 from django_pgjobs.queries import dependencies
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.status import FINISHED, AfterFailure, JobStatus
 
 # Makes new jobs, given by their ids, wait.
@@ -34,7 +34,7 @@ def waiting(task: AnyTask) -> AbstractContextManager[HoldBack]:
     """
     if not isinstance(task, Task) or not task.after:
         return nullcontext(_wait_for_nothing)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         statuses = dependencies.check_predecessors(cursor, task.after)
     refuse_missing(task, statuses)
     awaited = {job_id: s for job_id, s in statuses.items() if _is_awaited(s, task.after_failure)}

@@ -31,7 +31,7 @@ from django_pgjobs.enqueueing.columns import (
 )
 from django_pgjobs.enqueueing.selecting import IN_PYTHON, select_arguments
 from django_pgjobs.queries import enqueue
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
 from django_pgjobs.tracing.sending import sending
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_RATE_LIMITS_BYTES
@@ -57,7 +57,7 @@ def insert(task: AnyTask, args: Any, kwargs: Any) -> InsertedJob | KnownJob:
     with sending(task.module_path, task.queue_name) as sent:
         row = job_columns(task)
         line = make_line(task, args, kwargs)
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
         sent.ids = [inserted[0]]
     return InsertedJob(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
@@ -100,7 +100,7 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
     with sending(task.module_path, task.queue_name) as sent:
         row = job_columns(task)
         lines = _lines(items, first_index, partial(make_line, task))
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             ids = enqueue.insert_jobs(cursor, row, lines, start_columns(task))
         sent.ids = ids
     return ids

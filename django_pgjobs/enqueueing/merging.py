@@ -39,7 +39,7 @@ from django_pgjobs.enqueueing.meeting import note_met
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.enqueue import (
     LOCK,
     MEET,
@@ -161,7 +161,7 @@ def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | No
     row = _unique_columns(task, batch_id)
     row["max_bytes"] = SERVER_PAYLOAD_BYTES
     how = statement_for(task)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         outcome = enqueue.insert_unique_jobs_from(
             cursor, how, selection, row, max_listed=int(task.on_conflict == "raise")
         )
@@ -244,7 +244,7 @@ def _insert(
     row["merge"] = merge or row["merge"]
     found = FoundJobs()
     waiting = lines
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         for _ in range(TRIES):
             outcome = enqueue.insert_unique_jobs(cursor, how, row, waiting, detailed=detailed)
             found.add(outcome.listed)
@@ -353,7 +353,7 @@ def _refuse_twins(lines: Sequence[JobLine]) -> None:
 
 def _refuse_occupied(task: Task, line: JobLine) -> NoReturn:
     key = str(line.unique_key)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = enqueue.get_unique_job(cursor, unique_key=key, task_path=task.module_path)
     named = f"job {found[0]}, which is {found[1]}," if found else "a job"
     raise JobError(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connections
-
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.owning import jobs_of
 from django_pgjobs.http.pages import limit_of
 from django_pgjobs.http.requests import ApiRequest, wrong_parameter
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries.batches import list_final
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 
@@ -54,7 +52,7 @@ def _place_of(request: ApiRequest) -> tuple[int, int]:
 def _jobs_behind(
     access: Access, batch: Batch, place: tuple[int, int], most: int
 ) -> Iterator[tuple[int, Job]]:
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         final = list_final(cursor, batch.pk)
     for batch_id in final:
         if batch_id < place[0]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from django.db import connections
-
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.grants import DatabaseObject, Right, list_missing_rights, list_objects
 
 Rights = Mapping[str, str]
@@ -81,7 +79,7 @@ def make_grants(wanted: Sequence[tuple[str, Rights]]) -> list[str]:
 
     Raise LookupError if the tables are not there.
     """
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = list_objects(cursor, [role for role, _ in wanted])
     if not any(each.kind == "schema" for each in found):
         raise LookupError("there is no table pgjobs_job. Run manage.py migrate first.")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.db import connections
-
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
@@ -17,7 +15,7 @@ from django_pgjobs.management.arguments import add_action, count, job_id
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Job
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
 
@@ -111,7 +109,7 @@ def _with_detail(status: str, detail: Hold | Detail | None) -> str:
 
 def list_stuck(write: Write, *, as_json: bool) -> int:
     """Print the jobs that look stuck, the longest running first; return how many."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = find_stuck(cursor)
     if as_json:
         write(json_text([_as_values(stuck) for stuck in found]))

@@ -21,7 +21,7 @@ from django_pgjobs.management.printing import (
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.workflow_pages import (
     MAX_SUMMED,
     TreeRow,
@@ -149,7 +149,7 @@ def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bo
         roots = roots.filter(tree_completed_at=None)
     read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
     found = read[:limit]
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
     rows = [
@@ -175,7 +175,7 @@ def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
     At most MAX_SUMMED batches, owners right before what is below them; then what failed.
     """
     top = _find(batch_id)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
     if not tree:
         raise LookupError(f"there is no batch {batch_id}.")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router, transaction
+from django.db.backends.utils import CursorWrapper
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -21,6 +22,11 @@ def job_database() -> str:
     alias = routed_database()
     _refuse_other_vendor(alias)
     return alias
+
+
+def job_cursor() -> CursorWrapper:
+    """Return a cursor of Django's connection to that database, to be used in a `with`."""
+    return connections[job_database()].cursor()
 
 
 def routed_database() -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from django.db import connections
-
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.schedules import EarlierSchedule, ScheduleRow
 from django_pgjobs.schedules.plans import plan
 
@@ -30,7 +28,7 @@ class Checked(NamedTuple):
 
 def check_planned(tasks: Sequence[str], after: str) -> Checked:
     """Check some schedules of *tasks*, those after a name; bring forward what is due earlier."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         rows = queries.list_planned(cursor, tasks, after=after, max_schedules=PAGE)
         earlier = [found for row in rows if (found := _earlier(row)) is not None]
         moved = queries.bring_forward(cursor, earlier) if earlier else []

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -24,7 +24,7 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Occurrence, Schedule
 from django_pgjobs.occurrences.planning import Planned, occurrences, occurrences_until
 from django_pgjobs.queries import schedules as queries
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
@@ -241,7 +241,7 @@ def _enqueue(
         overlap="queue" if schedule.overlap == "queue" else "allow",
     )
     planned = [OccurrenceRow(schedule.name, at, OccurrenceOutcome.ENQUEUED) for at in instants]
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         entered = queries.enter_occurrences(cursor, planned)
         if reopens:
             entered |= queries.reopen_occurrences(cursor, schedule.name, instants)
@@ -302,7 +302,7 @@ def _instants_of(rows: Any) -> set[datetime]:
 
 def _now() -> datetime:
     """Return the time of the server."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return queries.get_now(cursor)
 
 

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connections
 from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Cast, Greatest
 from django.utils.asyncio import async_unsafe
@@ -31,7 +30,7 @@ from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.schedules.control import skipped_by_hand
 from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
@@ -80,7 +79,7 @@ class Clock:
 
     def _advance_to(self, until: datetime) -> int:
         ran = 0
-        with connections[job_database()].cursor() as cursor, _here():
+        with job_cursor() as cursor, _here():
             ran += self._work(cursor, self._limit)
             while (wait := self._wait(cursor)) is not None and self.now + wait <= until:
                 self._pass(cursor, wait)
@@ -179,7 +178,7 @@ def simulated_time(
     if schedules is not None:
         _check_names(schedules, known)
     excluded = [] if schedules is None else [name for name in known if name not in schedules]
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         read_at = queries.get_now(cursor)
         now = begin or read_at
         _forget_occurrences(now, set(known) - set(excluded))

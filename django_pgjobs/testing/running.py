@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, IntegrityError, connections, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import TransactionStatus
 
@@ -31,7 +31,7 @@ from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import batches, claims, dependencies, jobs, statistics, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, ReadyPlace, Segment
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.errors import is_too_large
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.sessions import set_jit
@@ -135,7 +135,7 @@ def _run_jobs(
     # Looking through all modules takes longer than to run a job.
     declaring = declaring_paths()
     with (
-        connections[job_database()].cursor() as cursor,
+        job_cursor() as cursor,
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):

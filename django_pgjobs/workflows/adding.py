@@ -18,7 +18,7 @@ from django_pgjobs.enqueueing.columns import Item, make_line, split_item
 from django_pgjobs.exceptions import BatchSealed, JobError
 from django_pgjobs.queries import batches, notifications
 from django_pgjobs.queries.batches import BatchColumns
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.status import OnFailedJob
 from django_pgjobs.values.bounds import MAX_BATCH_NAME_BYTES
 from django_pgjobs.values.payload import encode_value, is_storable
@@ -103,7 +103,7 @@ def seal(batch: AnyBatch) -> None:
     is_private = batch.block is not None and batch.block.is_private
     is_left = is_of_caller(connections[job_database()]) and not is_private
     with transaction.atomic(using=job_database(), savepoint=False):
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             is_news = batches.seal_batch(cursor, batch_id)
             if is_news and (is_left or batches.is_left(cursor, [batch_id])):
                 # Somebody adds to it, or the transaction keeps an old snapshot.
@@ -124,7 +124,7 @@ def open_part(
         part.block = batch.block
     else:
         # Its jobs may run as soon as they are added, or were added by an earlier attempt.
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             counted = batches.count_jobs(cursor, part.pk, of_tree=False)
         has_jobs = counted is not None and counted[0] > 0
         part.block = Block(is_open=not has_jobs, ends_with_add=True, is_known=not is_new)
@@ -189,7 +189,7 @@ def open_below(batch: B, row: BatchColumns, *, waits_for: Sequence[int] = ()) ->
                 f"batch {batch.pk} belongs to a workflow that exists, and has no such batch below "
                 "it: it was opened by other code."
             )
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         opened = batches.open_batch(
             cursor, id_of(batch), row, waits_for=waits_for, asking=asking_of(batch)
         )
@@ -212,7 +212,7 @@ def _refuse_to_follow(owner: AnyBatch, waits_for: Sequence[int]) -> None:
                 f"expected batches that follow each other, or that are right below batch "
                 f"{owner.pk}, got batch {batch_id}, which is elsewhere."
             )
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             facts = batches.get_facts(cursor, batch_id, max_named=1, max_counted=1)
         if facts is not None and (facts.is_sealed or facts.is_sealing):
             raise BatchSealed(
@@ -224,7 +224,7 @@ def _refuse_to_follow(owner: AnyBatch, waits_for: Sequence[int]) -> None:
 def _find_below(batch: B, row: BatchColumns, waits_for: Sequence[int]) -> B | None:
     """Return the batch that was opened when *batch* was, in the same way; None if none was."""
     follows = row["follows"]
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = batches.list_below(cursor, id_of(batch), follows=follows, waits_for=waits_for)
     replayed = cast(Block, batch.block).replayed
     key = batch.pk, follows, *sorted(waits_for)
@@ -238,7 +238,7 @@ def add_callback(batch: AnyBatch, event: str, call: Call) -> None:
     step = make_step(call, leading=1) | {"event": event}
     if is_replay(batch) or (is_known(batch) and _has_callback(batch, step)):
         return
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         is_added = batches.add_callbacks(cursor, id_of(batch), json.dumps([step]))
     if not is_added:
         row_of(batch)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db import connections
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.control.explanation import Reason
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import BatchFacts
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.workflows.blocks import AnyBatch, id_of, unknown
 
 MAX_NAMED = 10
@@ -33,7 +32,7 @@ class BatchExplanation:
 
 def explain(batch: AnyBatch) -> BatchExplanation:
     """Say what a batch waits for; nothing is written or locked."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         facts = batches.get_facts(
             cursor, id_of(batch), max_named=MAX_NAMED, max_counted=MAX_COUNTED
         )

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, get_args
 
-from django.db import connections
-
 from django_pgjobs.compat import AnyTask, InvalidTask, task_enqueued
 from django_pgjobs.declaring.keys import Key, render_key
 from django_pgjobs.declaring.signatures import named_arguments
@@ -17,7 +15,7 @@ from django_pgjobs.enqueueing.columns import all_start_columns, job_columns
 from django_pgjobs.exceptions import BatchSealed, DuplicateJob, JobError
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import DedupedJob
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.enqueue import JobLine
 from django_pgjobs.signals import has_receivers
 from django_pgjobs.tracing.sending import sending
@@ -110,20 +108,20 @@ def refuse(batch: AnyBatch, what: str) -> NoReturn:
 
 def hold(batch: AnyBatch) -> None:
     """Keep the batch from being sealed until the transaction ends; raise as `refuse` does."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         if not batches.hold_batch(cursor, id_of(batch), asking=asking_of(batch)):
             refuse(batch, "jobs")
 
 
 def note_added(batch: AnyBatch, jobs: int) -> None:
     """Note that so many jobs were inserted into a batch that is held."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         batches.note_added(cursor, batch.pk, jobs)
 
 
 def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine]) -> list[int]:
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         ids = batches.add_jobs(cursor, id_of(batch), row, start, lines, asking=asking_of(batch))
     if lines and not ids:
         refuse(batch, "jobs")
@@ -178,7 +176,7 @@ def _find_or_add(
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
     found: dict[str, DedupedJob] = {}
     for _ in range(batches.TRIES):
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             given = batches.add_jobs_once(
                 cursor, id_of(batch), row, start, lines, keys, asking=asking_of(batch)
             )

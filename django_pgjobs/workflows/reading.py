@@ -15,7 +15,7 @@ from django.db import connections
 from django_pgjobs.declaring.job_result import FIRST_GAP, LONGEST_GAP
 from django_pgjobs.exceptions import JobError, seconds_or_none
 from django_pgjobs.queries import batches
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.values.payload import decode_value
 from django_pgjobs.workflows.blocks import AnyBatch, B, id_of, is_of_caller, row_of, rows, unknown
 
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
     """Return the numbers of a batch, or of all below it, in one look."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = batches.count_jobs(cursor, id_of(batch), of_tree=of_tree)
     if found is None:
         raise unknown(batch.pk)
@@ -47,14 +47,14 @@ def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
 
 def results(batch: AnyBatch) -> Iterator[Any]:
     """Yield the results of the batches below one that nothing follows; see `Batch.results`."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         final = batches.list_final(cursor, id_of(batch))
     if not final:
         raise unknown(batch.pk)
     for first in range(0, len(final), PAGE):
         some, behind = final[first : first + PAGE], 0
         while True:
-            with connections[job_database()].cursor() as cursor:
+            with job_cursor() as cursor:
                 page = batches.page_of_results(cursor, some, behind=behind, max_results=PAGE)
             for *_, text in page:
                 yield None if text is None else decode_value(text)

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import connections
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.formats import number_format
@@ -22,7 +21,7 @@ from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
 from django_pgjobs.bulk.changes import find_user
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.explain import get_workers
 from django_pgjobs.status import FINISHED
 
@@ -218,5 +217,5 @@ def _nobody_takes(job: Job) -> bool:
     """Is there no live worker that serves the queue of a waiting job?"""
     if job.status != "ready":
         return False
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return not get_workers(cursor, job, max_named=0).of_queue

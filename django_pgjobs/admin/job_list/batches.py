@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.db import connections
 from django.db.models import Q
 
 from django_pgjobs.admin.job_list.search import Condition
 from django_pgjobs.admin.job_list.tabs import Tab
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import newest_in_batch
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import TreeSum, summarise_trees
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import aware
@@ -38,7 +37,7 @@ class AskedBatches:
         return self.batch_id is not None or self.has_small_tree
 
     def _is_small(self, tree_id: int) -> bool:
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             found = summarise_trees(cursor, [tree_id]).get(tree_id)
         return found is None or (not found.is_cut and self._count(found) <= MAX_SORTED)
 

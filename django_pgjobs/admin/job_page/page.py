@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from django.db import connections
 from django.db.models import TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -32,7 +31,7 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Job, Worker
 from django_pgjobs.models.fields import Undecodable
 from django_pgjobs.permissions import Verb, may, narrow, require
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.job_page import MAX_NEIGHBOURS, Surroundings, describe_job
 from django_pgjobs.status import UNFINISHED, JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
@@ -184,7 +183,7 @@ def _plain(value: Any, *, reveal: bool) -> Any:
 
 
 def _surroundings(job: Job) -> Surroundings:
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         return describe_job(
             cursor,
             job.pk,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -15,7 +14,7 @@ from django_pgjobs.control.stuck import (
     find_stuck,
 )
 from django_pgjobs.permissions import Verb, require
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.values.moments import exact_duration
 
 # Jobs that the page shows.
@@ -25,7 +24,7 @@ MAX_ROWS = 200
 def draw_stuck(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page."""
     require(request, Verb.VIEW)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         found = find_stuck(cursor)
     context = {
         "title": _("Stuck"),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
-from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -25,7 +24,7 @@ from django_pgjobs.models import Worker
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.numbers import list_peaks
 from django_pgjobs.queries.queue_pages import QueueRow, Queues
 from django_pgjobs.results import local_time
@@ -41,7 +40,7 @@ STEPS = 18
 
 def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page of all queues, and of the pauses of tasks and keys."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         hour = read_hour(cursor)
         queues = queue_pages.list_queues(cursor, also_names=hour.queue_names)
         pauses = queue_pages.list_pauses(cursor)
@@ -65,7 +64,7 @@ def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 
 def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpResponse:
     """Return the page of one queue, which may be one that nothing is known of."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         hour = read_hour(cursor)
         names = hour.queue_names & {name}
         queues = queue_pages.list_queues(cursor, also_names=names, queue_name=name)

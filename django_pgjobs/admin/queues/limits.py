@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
-from django.db import connections, transaction
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
@@ -20,7 +20,7 @@ from django_pgjobs.admin.queues.shared import KeyIsKept, tell_workers
 from django_pgjobs.models import ConcurrencyLimit, RateLimit, RateState
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import limit_pages
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.limit_pages import RateKeyRow
 
 # Keys of a limit that is not there that are spelled out.
@@ -77,7 +77,7 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page of all limits and of the keys that they hold for."""
     rates = list(RateLimit.objects.order_by("name")[: limit_pages.MAX_LIMITS])
     limits = list(ConcurrencyLimit.objects.order_by("pattern")[: limit_pages.MAX_LIMITS])
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         keys_of = limit_pages.list_rate_keys(cursor, limits=len(rates))
         keys = limit_pages.list_concurrency_keys(cursor)
     context = {

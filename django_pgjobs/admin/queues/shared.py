@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.contrib.admin.models import LogEntry
-from django.db import connections
 from django.db.models import Model
 from django.http import HttpRequest
 
@@ -15,7 +14,7 @@ from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import ListPageAdmin
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import notifications
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 
 
 class ControlAdmin(ListPageAdmin):
@@ -71,5 +70,5 @@ class KeyIsKept(ControlAdmin):
 
 def tell_workers() -> None:
     """Let workers look for jobs, under the new rules, when the transaction commits."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         notifications.notify_of_control(cursor)

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.admin.utils import quote
-from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -27,7 +26,7 @@ from django_pgjobs.occurrences.planning import Planned
 from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import schedule_pages
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.schedule_pages import RunRow
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
@@ -109,7 +108,7 @@ def draw_schedules(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse
     found = Schedule._default_manager.using(job_database()).order_by("name")
     rows = list(found.filter(name__gt=after)[: most + 1])
     names = [row.name for row in rows[:most]]
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         runs = schedule_pages.list_runs(cursor, names)
     skipped = skipped_ahead(names)
     context = {
@@ -130,7 +129,7 @@ def draw_schedules(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse
 
 def draw_schedule(model_admin: PageAdmin, request: HttpRequest, row: Schedule) -> HttpResponse:
     """Return the page of one schedule: what it is, what is to come and what has been."""
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         runs = schedule_pages.list_runs(cursor, [row.name])[row.name]
     skipped = skipped_ahead([row.name]).get(row.name, [])
     shown = _shown(model_admin, row, runs, skipped)

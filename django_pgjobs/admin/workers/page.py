@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib.admin.utils import unquote
-from django.db import connections
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
 from django.utils.translation import gettext as _
@@ -23,7 +22,7 @@ from django_pgjobs.models import Token
 from django_pgjobs.orders import ALL, WorkerOrder
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import worker_pages
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 
 # Running jobs on the page of one.
@@ -95,7 +94,7 @@ class WorkerAdmin(ListPageAdmin):
 
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the list of workers with what they run."""
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             found = read_workers(cursor)
         rows, most = found.rows, found.max_counted
         tokens = self._tokens_of(rows)
@@ -132,7 +131,7 @@ class WorkerAdmin(ListPageAdmin):
             text = _("Worker %(id)s is not there any more: rows are deleted a day after the end.")
             say(request, text % {"id": object_id[:40]}, is_good=False)
             return HttpResponseRedirect(self.url("pgjobs_worker_changelist"))
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             found = read_worker(cursor, worker.pk, max_jobs=MAX_JOBS_OF_ONE)
         running = found.running.get(worker.pk, [])
         tasks = sorted(path for path in worker.task_paths if not is_own(path))

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -29,7 +28,7 @@ from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import with_states
 from django_pgjobs.permissions import Verb, require, visible_ids, whole_workflows
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import (
     MAX_CHILDREN,
     MAX_SHOWN,
@@ -112,7 +111,7 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
     if batch is None:
         return draw_missing(model_admin, request, object_id)
     behind = parse_job_id(request.GET.get(BEHIND, "")) or 0
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         rows = list_tree(cursor, batch.pk, behind=behind)
         total = summarise_trees(cursor, [batch.pk]).get(batch.pk)
     if total is None:  # deleted a moment ago

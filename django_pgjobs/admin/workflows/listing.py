@@ -6,7 +6,6 @@ import re
 from typing import Any, NamedTuple
 
 from django import forms
-from django.db import connections
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext as _
@@ -20,7 +19,7 @@ from django_pgjobs.admin.workflows.drawing import ProgressBar, bar_of
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.permissions import Verb, is_narrowed, whole_workflows
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import MAX_SUMMED, TreeSum, summarise_trees
 from django_pgjobs.status import BatchState
 from django_pgjobs.values.payload import is_storable
@@ -199,7 +198,7 @@ class WorkflowList:
 def draw_workflows(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page with the list of workflows."""
     found = WorkflowList(request)
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         sums = summarise_trees(cursor, [batch.pk for batch in found.rows.jobs])
     lines = [
         WorkflowLine(

@@ -24,7 +24,7 @@ from django.db import connections
 
 from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import schedules as queries
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.schedules.checking import check_planned
 from django_pgjobs.schedules.firing import MAX_SCHEDULES, ScheduleTurn, fire_due
 from django_pgjobs.schedules.jobs import Blocked
@@ -187,7 +187,7 @@ class Scheduler(Role):
         self._broken_at = now + BROKEN_SECONDS
         # Perhaps a task was made without a new module.
         self._module_count = 0
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             queries.retry_broken(cursor, self._find_tasks())
 
     def _fire(self) -> float:
@@ -280,7 +280,7 @@ class Scheduler(Role):
         if now < self._undeclared_at:
             return
         self._undeclared_at = now + UNDECLARED_SECONDS
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             undeclared = set(queries.list_undeclared(cursor))
             for name in queries.retire_schedules(cursor, sorted(undeclared & self._undeclared)):
                 logger.warning("schedule=%s is retired: no worker declares it any more", name)

@@ -13,11 +13,9 @@ import uuid
 from functools import cache
 from typing import Any
 
-from django.db import connections
-
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries import schedules
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -64,7 +62,7 @@ def _tell_that_it_lacks() -> None:
 
 def _send(attempt: Attempt, outcome: Outcome) -> None:
     name, instant = json.loads(attempt.scheduled or "")
-    with connections[job_database()].cursor() as cursor:
+    with job_cursor() as cursor:
         config: Any = monitor_of(schedules.get_when(cursor, name))
     if config is None:
         return

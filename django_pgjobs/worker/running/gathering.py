@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.db import connections
-
 from django_pgjobs.exceptions import PayloadError
 from django_pgjobs.queries import batches
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.values.payload import decode_value
 
 PAGE = 1_000
@@ -31,7 +29,7 @@ def gather_results(batch_ids: Iterable[int]) -> list[list[Any]]:
     for batch_id in batch_ids:
         results = []
         # Before they are read: a page of large ones takes more by itself.
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             size += batches.measure_results(cursor, batch_id)
         if size > MAX_BYTES:
             raise PayloadError(
@@ -51,7 +49,7 @@ def gather_results(batch_ids: Iterable[int]) -> list[list[Any]]:
 def _texts(batch_id: int) -> Iterator[str]:
     behind = 0
     while True:
-        with connections[job_database()].cursor() as cursor:
+        with job_cursor() as cursor:
             page = batches.page_of_results(cursor, [batch_id], behind=behind, max_results=PAGE)
         for *_, text in page:
             yield "null" if text is None else text

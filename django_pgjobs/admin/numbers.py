@@ -14,10 +14,6 @@ from django_pgjobs.control.numbers import OLD_SECONDS, QueueLine
 from django_pgjobs.status import Waiting
 from django_pgjobs.values.moments import aware, duration
 
-# A transaction that keeps dead rows from being removed for longer is worth a warning, ...
-OLD_TRANSACTION_SECONDS = 600.0
-# ... and so are so many dead rows, where there are many beside the live ones.
-MANY_DEAD_ROWS = 50_000
 # Tabs of what has not finished.
 OLDEST_FIRST = frozenset({*map(str, Waiting), "running"})
 

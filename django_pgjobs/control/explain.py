@@ -268,7 +268,7 @@ def _due(job: JobFacts) -> Iterator[Reason]:
 
 
 def _pause(pause: PauseRow, job: JobFacts) -> Reason:
-    return Reason(f"{pause.kind}_paused", pause_in_words(pause, job))
+    return Reason(f"{pause.kind}_paused", pause_in_words(pause, job.now, key=job.concurrency_key))
 
 
 def _key(job: JobFacts, lane: LaneRow) -> Reason:

@@ -72,7 +72,12 @@ def state_of(row: WorkerRow) -> str:
 
 
 def heartbeat_of(row: WorkerRow) -> str:
-    """Return how its heartbeat is, on-time, late or lost: it renews its lease every third of it."""
+    """Return how its heartbeat is: on-time, late or lost."""
     if row.lease_left <= 0:
         return "lost"
-    return "on-time" if row.silent <= row.lease / 3 + GRACE_SECONDS else "late"
+    return "late" if is_late(row.silent, row.lease) else "on-time"
+
+
+def is_late(silent: float, lease: float) -> bool:
+    """Is a heartbeat of *silent* seconds ago late? One is due in every third of the *lease*."""
+    return silent > lease / 3 + GRACE_SECONDS

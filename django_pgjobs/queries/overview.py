@@ -28,13 +28,14 @@ class TroubledSchedule(NamedTuple):
 
 
 class WorkerFact(NamedTuple):
-    """A live worker; it was last heard of *silent_seconds* ago."""
+    """A live worker; it was last heard of *silent_seconds* ago, and renewed a lease of so many."""
 
     id: int
     name: str
     version: str
     slots: int
     silent_seconds: float
+    lease_seconds: float
     is_quiet: bool
     is_stopping: bool
     running: int

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, decoded, fetch
 from django_pgjobs.queries.numbers import CLOSING_SECONDS
 from django_pgjobs.queries.rate_limits import MissingRate, missing_rates_params
@@ -79,6 +80,7 @@ class Signs(NamedTuple):
     crews: list[Crew]
     failing: list[FailingTask]
     mutes: list[MuteRow]
+    pauses: list[PauseRow]
     backlogs: dict[str, Backlog]
     vain: dict[str, RateLimitedQueue] = {}
     missing_rates: Sequence[MissingRate] = ()
@@ -99,7 +101,7 @@ def list_signs(
     long_seconds: float,
     max_runs: int,
 ) -> Signs:
-    """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
+    """Return what live workers do, the tasks of which at least *least* jobs failed, and more.
 
     Failures of the last *recent* seconds are counted, from the beginning of the minute on. The
     backlogs are those of *queue_names* in the last *sampled* seconds. Of live jobs the *max_live*
@@ -125,17 +127,30 @@ def list_signs(
 
 
 def _signs_of(
-    crews: Any, failing: Any, mutes: Any, backlogs: Any, vain: Any, missing: Any, runs: Any
+    crews: Any,
+    failing: Any,
+    mutes: Any,
+    pauses: Any,
+    backlogs: Any,
+    vain: Any,
+    missing: Any,
+    runs: Any,
 ) -> Signs:
     return Signs(
         [Crew(**crew) for crew in crews],
         [FailingTask(**task | {"since": _instant(task["since"])}) for task in failing],
         [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in mutes],
+        [_pause_of(**pause) for pause in pauses],
         {row.pop("queue_name"): Backlog(**row) for row in backlogs},
         _vain_of(vain),
         [MissingRate._make(row) for row in missing],
         [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
     )
+
+
+def _pause_of(*, paused_at: float, resume_at: float | None, **columns: str) -> PauseRow:
+    ends = None if resume_at is None else _instant(resume_at)
+    return PauseRow(**columns, paused_at=_instant(paused_at), resume_at=ends)
 
 
 def _vain_of(rows: Any) -> dict[str, RateLimitedQueue]:

@@ -10,7 +10,7 @@
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
+--     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
 --     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
 --     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
 --     the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
@@ -115,6 +115,19 @@ SELECT
             ORDER BY mute.id DESC
             LIMIT %(max_rows)s::integer
         ) AS muted
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(paused)
+        FROM (
+            SELECT
+                pause.kind, pause.name, pause.reason, pause.paused_by,
+                date_part('epoch', {pause.paused_at.in_calendar}) AS paused_at,
+                date_part('epoch', {pause.resume_at.or_never}) AS resume_at
+            FROM pgjobs_pause AS pause
+            WHERE pause.kind <> 'queue' AND {pause.holds}
+            ORDER BY pause.kind, pause.name
+            LIMIT %(max_rows)s::integer
+        ) AS paused
     ), '[]'),
     COALESCE((
         SELECT json_agg(sampled)

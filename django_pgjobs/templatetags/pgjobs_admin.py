@@ -61,7 +61,7 @@ def pgjobs_breadcrumbs(context: RequestContext) -> dict[str, Any]:
 @register.simple_tag(takes_context=True)
 def warning_link(context: RequestContext, notice: Any) -> SafeString:
     """Draw the link of a warning to what it counts."""
-    from django_pgjobs.admin.overview.notices import draw_link
+    from django_pgjobs.admin.overview.destinations import draw_link
 
     return draw_link(notice, _site_name(context))
 

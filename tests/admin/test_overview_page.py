@@ -41,7 +41,7 @@ def test_an_empty_installation_has_a_page(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server counts what other tests have rolled back.
-    monkeypatch.setattr("django_pgjobs.admin.overview.warnings.MANY_DEAD_ROWS", 10**9)
+    monkeypatch.setattr("django_pgjobs.warnings.listing.MANY_DEAD_ROWS", 10**9)
     text = words(read(admin_client))
     for part in (
         "No job finished in the last 1 hour.",
@@ -290,8 +290,9 @@ def test_that_time_passes_is_nothing_new(
 
     def refresh(seconds: float, **headers: str) -> Any:
         stuck = [Stuck(run._replace(seconds=seconds), Usual(1.0, 2.0), None)]
-        seen = numbers.seen._replace(stuck=stuck)
-        monkeypatch.setattr(page, "read_numbers", lambda *_: numbers._replace(seen=seen))
+        situation = numbers.situation._replace(stuck=stuck)
+        changed = numbers._replace(situation=situation)
+        monkeypatch.setattr(page, "read_numbers", lambda *_: changed)
         return admin_client.get(address, headers=LIVE | headers)
 
     first = refresh(599)

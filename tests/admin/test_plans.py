@@ -19,11 +19,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_pgjobs.admin.job_list import batches, changelist, suggestions, tabs
-from django_pgjobs.admin.overview import failures, situation
+from django_pgjobs.admin.overview import failures
 from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.admin.workflows import listing
 from django_pgjobs.bulk import preview
 from django_pgjobs.queries import job_page, limit_pages, numbers, queue_pages, workflow_pages
+from django_pgjobs.warnings import situation
 from tests.admin.large_pages import list_pages
 from tests.admin.many_jobs import fill, vacuum
 
@@ -92,14 +93,14 @@ def complaints_about(statement: str) -> list[str]:
     return found
 
 
-def once(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what calls *read* once for each name, as a cache for minutes does."""
-    found: dict[str, Any] = {}
+def once() -> Callable[..., Any]:
+    """Return what reads once, as a cache for minutes does."""
+    found: list[Any] = []
 
-    def get(name: str, *rest: Any) -> Any:
-        if name not in found:
-            found[name] = read(name, *rest)
-        return found[name]
+    def get(read: Callable[[], Any]) -> Any:
+        if not found:
+            found.append(read())
+        return found[0]
 
     return get
 
@@ -117,7 +118,7 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
     # What a page reads of running jobs that take long is kept for minutes: it is read once here,
     # however fast the machine is.
     monkeypatch.setattr(situation, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(situation, "_steady", once(situation._steady))
+    monkeypatch.setattr(overview, "keep_usual", once())
     fill(finished=FINISHED, waiting=WAITING, cells=CELLS)
     vacuum()
     client = Client()

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from django_pgjobs.admin.overview import situation
-from django_pgjobs.admin.overview.rules import WaitingQueue, busy_queues, growth_of, is_rising
 from django_pgjobs.models import Pause, QueueSample, Statistic
 from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask
+from django_pgjobs.warnings import situation
+from django_pgjobs.warnings.rules import WaitingQueue, busy_queues, growth_of, is_rising
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 

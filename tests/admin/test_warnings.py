@@ -13,10 +13,14 @@ from django.urls import reverse
 from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.admin.overview import page, warnings
-from django_pgjobs.admin.overview.warnings import HARM, Situation, list_warnings
+from django_pgjobs import pause
+from django_pgjobs.admin.overview.destinations import page_of
 from django_pgjobs.models import Pause, RateLimit, Statistic
 from django_pgjobs.queries.overview import Installation, get_installation
+from django_pgjobs.warnings import listing, situation
+from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.notices import HARM
+from django_pgjobs.warnings.situation import Situation
 from tests import helpers
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
@@ -149,7 +153,7 @@ def test_a_transaction_that_keeps_dead_rows(monkeypatch: pytest.MonkeyPatch) -> 
         other.execute("SET application_name = 'forgotten shell'")
         other.execute("SELECT txid_current()")
         assert texts() == []
-        monkeypatch.setattr(page, "OLD_TRANSACTION_SECONDS", 0.0)
+        monkeypatch.setattr(situation, "OLD_TRANSACTION_SECONDS", 0.0)
         [text] = texts()
         assert f"(process {other.info.backend_pid}, forgotten shell)" in text
         other.rollback()
@@ -167,7 +171,7 @@ def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any)
     def complain() -> list[Error]:
         return [Error("two databases.", id="pgjobs.W001")]
 
-    monkeypatch.setattr(warnings, "check_router", complain)
+    monkeypatch.setattr(listing, "check_router", complain)
     assert texts() == ["two databases."]
     settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W001"]
     assert texts() == []
@@ -285,12 +289,13 @@ def test_jobs_that_look_stuck(admin_client: Client) -> None:
     assert texts() == []
     ids = [make_running_job(worker, last_attempted_at=ago(500 + each)).id for each in range(2)]
     first, second = notices()
-    assert (first.page, first.key, second.key) == ("pgjobs_job_change", ids[1], ids[0])
+    page, key, _ = page_of(first)
+    assert (page, key, page_of(second).key) == ("pgjobs_job_change", ids[1], ids[0])
     assert first.text.startswith(f"Job {ids[1]} of tests.tasks.add looks stuck. It has run for 8 ")
     ids += [make_running_job(worker, last_attempted_at=ago(400 - each)).id for each in range(4)]
     shown = notices()
     assert (len(shown), shown[-1].text) == (6, "1 more job looks stuck.")
-    text = admin_client.get(reverse(f"admin:{shown[-1].page}")).content.decode()
+    text = admin_client.get(reverse(f"admin:{page_of(shown[-1]).page}")).content.decode()
     assert "6 running jobs look stuck." in text
     for job_id in ids:
         assert f'href="{reverse("admin:pgjobs_job_change", args=[job_id])}"' in text
@@ -300,3 +305,18 @@ def test_jobs_that_look_stuck(admin_client: Client) -> None:
 def test_the_page_of_stuck_jobs_without_any(admin_client: Client) -> None:
     text = admin_client.get(reverse("admin:pgjobs_job_stuck")).content.decode()
     assert "No running job looks stuck." in text
+
+
+def test_what_is_paused_beside_queues(admin_client: Client) -> None:
+    """Nobody knows which jobs wait for it: whoever looks at an empty queue is told all the same."""
+    pause(task="tests.tasks.add", by="ann", reason="PDF bug")
+    pause(key="shop:*", until=timezone.now() + timedelta(hours=1))
+    key, task = notices()
+    assert key.text.startswith("The concurrency key “shop:*” has been paused since ")
+    assert "; it resumes " in key.text
+    assert task.text.startswith("The task tests.tasks.add has been paused since ")
+    assert task.text.endswith(" by ann, because: PDF bug.")
+    assert (page_of(task).page, task.subject) == (
+        "pgjobs_queuesettings_changelist",
+        "task:tests.tasks.add",
+    )

@@ -9,9 +9,10 @@ from django.test import Client
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.overview import page
-from django_pgjobs.admin.overview.notices import Notice
+from django_pgjobs.admin.overview.destinations import page_of
 from django_pgjobs.queries.overview import Installation, get_installation
+from django_pgjobs.warnings import situation
+from django_pgjobs.warnings.notices import Notice
 from tests.admin.overview_support import numbers
 
 
@@ -22,7 +23,7 @@ def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_dead_rows(cursor: Any, **bounds: Any) -> Installation:
         return get_installation(cursor, **bounds)._replace(dead_rows=0)
 
-    monkeypatch.setattr(page, "get_installation", without_dead_rows)
+    monkeypatch.setattr(situation, "get_installation", without_dead_rows)
 
 
 def ago(seconds: float) -> sql.Composable:
@@ -43,6 +44,7 @@ def notices() -> list[Notice]:
 
 def linked_ids(client: Client, notice: Notice) -> set[int]:
     """Return the jobs of the list that a warning leads to."""
-    response = client.get(f"{reverse(f'admin:{notice.page}')}?{notice.query}")
+    page, _, query = page_of(notice)
+    response = client.get(f"{reverse(f'admin:{page}')}?{query}")
     assert response.status_code == 200
     return {job.pk for job in response.context["cl"].result_list}

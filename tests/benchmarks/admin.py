@@ -97,16 +97,16 @@ def set_up(*, is_fresh: bool) -> None:
 
 def keep_for_minutes() -> None:
     """Ask once for what the Overview keeps for minutes: the cache of the test settings is none."""
-    from django_pgjobs.admin.overview import situation
+    from django_pgjobs.admin.overview import page
 
-    found: dict[str, Any] = {}
+    found: list[Any] = []
 
-    def kept(name: str, make: Callable[[], Any], *, seconds: int) -> Any:
-        if name not in found:
-            found[name] = make()
-        return found[name]
+    def keep(read: Callable[[], Any]) -> Any:
+        if not found:
+            found.append(read())
+        return found[0]
 
-    situation.kept = kept
+    page.keep_usual = keep
 
 
 def processor_seconds(pids: Iterable[int]) -> float | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -19,15 +18,13 @@ from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.live import forget
-from django_pgjobs.admin.overview.notices import OTHERS, Notice
-from django_pgjobs.admin.overview.warnings import KINDS
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.models import Mute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.signs import MuteRow
 from django_pgjobs.values.moments import aware, now_aware
+from django_pgjobs.warnings.notices import KINDS, OTHERS
 
 MAX_REASON = 200
 MAX_SUBJECT = 1_000
@@ -41,13 +38,6 @@ SPANS = (
 )
 # The longest that a warning may be muted.
 MAX_MUTED = timedelta(days=366)
-
-
-class Muted(NamedTuple):
-    """A warning that is muted, and how."""
-
-    notice: Notice
-    mute: MuteRow
 
 
 class MuteForm(forms.Form):
@@ -105,19 +95,6 @@ class MuteForm(forms.Form):
         given = self.cleaned_data
         until: datetime | None = given["until"]
         return until or timezone.now() + timedelta(seconds=int(given["lasts"]))
-
-
-def part(notices: Iterable[Notice], mutes: Sequence[MuteRow]) -> tuple[list[Notice], list[Muted]]:
-    """Return the warnings that are shown, and those that are muted."""
-    found = {(mute.kind, mute.subject): mute for mute in mutes}
-    shown, muted = [], []
-    for notice in notices:
-        mute = found.get((notice.kind, notice.subject))
-        if mute is None:
-            shown.append(notice)
-        else:
-            muted.append(Muted(notice, mute))
-    return shown, muted
 
 
 def mute_view(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:

@@ -6,6 +6,7 @@ kept for two seconds for all who look, a chart of more than an hour for longer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.numbers import OLD_TRANSACTION_SECONDS, as_of, jobs_query
+from django_pgjobs.admin.numbers import as_of, jobs_query
 from django_pgjobs.admin.overview.chart import (
     RANGES,
     SPLITS,
@@ -22,20 +23,11 @@ from django_pgjobs.admin.overview.chart import (
     Split,
     build_chart,
 )
+from django_pgjobs.admin.overview.destinations import steady
 from django_pgjobs.admin.overview.failures import ShownGroup
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
-from django_pgjobs.admin.overview.muting import part
-from django_pgjobs.admin.overview.notices import shorten, steady
-from django_pgjobs.admin.overview.rules import waiting_of, without_vain
 from django_pgjobs.admin.overview.series import by_outcome, read_series, series_of
-from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.trend import trend_text
-from django_pgjobs.admin.overview.warnings import (
-    UNSEALED_SECONDS,
-    Situation,
-    heartbeat_state,
-    list_warnings,
-)
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.svg import build_spark
 from django_pgjobs.control.numbers import (
@@ -50,6 +42,7 @@ from django_pgjobs.control.numbers import (
     read_hour,
     span_of,
 )
+from django_pgjobs.control.workers import is_late
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
@@ -57,9 +50,13 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.numbers import Finished, Size
-from django_pgjobs.queries.overview import Installation, get_installation
+from django_pgjobs.queries.overview import WorkerFact
 from django_pgjobs.queries.queue_pages import Queues, list_queues
+from django_pgjobs.queries.signs import Past
 from django_pgjobs.values.moments import now_aware
+from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.notices import part, shorten
+from django_pgjobs.warnings.situation import Situation, read_situation
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
@@ -75,6 +72,8 @@ DEFAULT_RANGE, DEFAULT_SPLIT = "1h", "outcome"
 # Of the seconds of a bucket, so many parts is a chart kept; not longer than a minute.
 KEPT_PART = 60
 MAX_KEPT_SECONDS = 60
+# So long is kept what was usual in the last days.
+STEADY_SECONDS = 300
 
 
 class OverviewData(NamedTuple):
@@ -83,9 +82,8 @@ class OverviewData(NamedTuple):
     queues: Queues
     hour: Hour
     failures: list[FailureRow]
-    facts: Installation
     drawn: Finished
-    seen: Seen
+    situation: Situation
 
 
 class Tile(NamedTuple):
@@ -130,13 +128,6 @@ def overview(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def situation_of(numbers: OverviewData) -> Situation:
-    """Return what the warnings are judged by."""
-    rows, vain = waiting_of(numbers.queues.rows), numbers.seen.signs.vain
-    waiting = [without_vain(row, vain.get(row.queue_name)) for row in rows]
-    return Situation(numbers.facts, waiting, numbers.seen.signs.missing_rates, *numbers.seen)
-
-
 def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page as one of its own, or the part of it that refreshes itself."""
     require(request, Verb.VIEW)
@@ -154,10 +145,10 @@ def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 
 def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     """Return what makes the page look different: all but the time that passes."""
-    facts, queues = numbers.facts, numbers.queues
+    situation, queues = numbers.situation, numbers.queues
+    facts = situation.facts
     workers = [
-        (worker.id, worker.running, worker.is_quiet, heartbeat_state(worker.silent_seconds))
-        for worker in facts.workers
+        (worker.id, worker.running, worker.is_quiet, _is_late(worker)) for worker in facts.workers
     ]
     sizes = [
         _steady(queues.size),
@@ -170,7 +161,7 @@ def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
         sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
-        numbers.seen.signs.missing_rates,
+        situation.missing_rates,
     )  # fmt: skip
 
 
@@ -190,15 +181,18 @@ def read_numbers(chosen: Range, split: Split) -> OverviewData:
             list_failures(
                 cursor, seconds=DAY_SECONDS, max_jobs=MAX_FAILED_JOBS, max_groups=MAX_GROUPS
             ),
-            get_installation(
-                cursor,
-                max_workers=MAX_WORKERS,
-                old_seconds=OLD_TRANSACTION_SECONDS,
-                unsealed_seconds=UNSEALED_SECONDS,
-            ),
             _read_chart(cursor, hour, chosen, split),
-            read_signs(cursor, waiting_of(found.rows)),
+            read_situation(cursor, found.rows, max_workers=MAX_WORKERS, keep=keep_usual),
         )
+
+
+def keep_usual(read: Callable[[], Past]) -> Past:
+    """Return what was usual in the last days, for minutes the same."""
+    return kept("past", read, seconds=STEADY_SECONDS)
+
+
+def _is_late(worker: WorkerFact) -> bool:
+    return is_late(worker.silent_seconds, worker.lease_seconds)
 
 
 def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Finished:
@@ -213,11 +207,12 @@ def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Fini
 def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
     drawn, now = numbers.drawn, now_aware()
-    facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
+    situation, hour, size = numbers.situation, numbers.hour, numbers.queues.size
+    facts = situation.facts
     lines = queue_lines(numbers.queues.rows, hour)
     times = add_up(hour.times.values())
     shown = [line for line in lines if _is_shown(line)]
-    warnings, muted = part(list_warnings(situation_of(numbers)), numbers.seen.signs.mutes)
+    warnings, muted = part(list_warnings(situation), situation.signs.mutes)
     return {
         "warnings": shorten(warnings),
         "muted": muted,
@@ -230,7 +225,7 @@ def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, An
         "ran": span_of(times.runs),
         "facts": facts,
         "now": now,
-        "workers": [(worker, heartbeat_state(worker.silent_seconds)) for worker in facts.workers],
+        "workers": [(worker, _is_late(worker)) for worker in facts.workers],
         "chart": build_chart(chosen, drawn.bucket, series_of(drawn, chosen, split)),
         "chart_age": as_of(drawn.upto, now),
         "size_age": as_of(size.measured_at, now),
@@ -264,7 +259,7 @@ def rate_tiles(numbers: OverviewData, now: datetime) -> list[Tile]:
     """Return how many jobs end and come in."""
     hour = numbers.hour
     failed = sum(minute.failed for minute in hour.minutes)
-    ends, begins = finish_rate(hour), enqueue_rate(hour, numbers.facts.samples)
+    ends, begins = finish_rate(hour), enqueue_rate(hour, numbers.situation.facts.samples)
     # It is of minutes that are over, so the one that is not is no age.
     return [
         Tile(

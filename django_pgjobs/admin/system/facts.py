@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _
 
 import django_pgjobs
 from django_pgjobs import migrations
-from django_pgjobs.admin.numbers import MANY_DEAD_ROWS, OLD_TRANSACTION_SECONDS
 from django_pgjobs.conf import SECRETS, Conf, get_conf
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.queries import system
@@ -26,6 +25,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.system import RelationRow, ServerRow, TransactionRow
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import now_aware
+from django_pgjobs.warnings.rules import MANY_DEAD_ROWS, OLD_TRANSACTION_SECONDS
 
 # Beyond these something is wrong, and the page says so.
 DEAD_SHARE = 0.5

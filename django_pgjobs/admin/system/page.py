@@ -9,7 +9,6 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
-from django_pgjobs.admin.numbers import OLD_TRANSACTION_SECONDS
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.system.facts import (
     SystemFacts,
@@ -21,6 +20,7 @@ from django_pgjobs.admin.system.facts import (
 )
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.system import RelationRow
+from django_pgjobs.warnings.rules import OLD_TRANSACTION_SECONDS
 
 INDEXES_SHOWN = 15
 

@@ -25,6 +25,7 @@ from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.management import (
     changes,
+    doctor,
     enqueueing,
     failures,
     looks,
@@ -65,6 +66,7 @@ UNUSABLE = (psycopg.OperationalError, UndefinedTable, UndefinedColumn, Undefined
 
 EPILOG = """
 examples:
+  manage.py jobs doctor
   manage.py jobs stats --watch
   manage.py jobs failures
   manage.py jobs workers
@@ -90,7 +92,8 @@ examples:
 Each action has a --help of its own.
 
 Exit status: 0 done (pause and resume also if it was so before), 1 some job or worker does not
-exist or was not changed, or a job looks stuck (stuck --fail), 2 wrong use, 3 the database cannot
+exist or was not changed, a job looks stuck or
+something is wrong (--fail), 2 wrong use, 3 the database cannot
 be reached or is not migrated, 130 Ctrl-C.
 """
 
@@ -117,6 +120,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, parser_class=ActionParser)
+        doctor.add_doctor(actions)
         stats.add_stats(actions)
         failures.add_failures(actions)
         workers.add_workers(actions)
@@ -219,6 +223,7 @@ class Command(BaseCommand):
             "resume": self._resume,
             "prune": self._prune,
             "grants": self._grants,
+            "doctor": partial(doctor.diagnose, self._write),
             "stats": partial(stats.show_stats, self._write, self.stdout),
             "failures": partial(failures.show_failures, self._write, self.stdout),
             "workers": partial(workers.handle, self._write, self.stdout),

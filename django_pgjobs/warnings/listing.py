@@ -1,83 +1,40 @@
-"""What the Overview warns of, in words, and only when it is so."""
+"""What is wrong now, in words, and only when it is so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from django.core.checks import CheckMessage
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
-from django_pgjobs.admin.numbers import MANY_DEAD_ROWS, jobs_query
-from django_pgjobs.admin.overview.notices import (
-    JOBS,
-    LIMITS,
-    MAX_NAMED,
-    SCHEDULES,
-    WORKERS,
-    Notice,
-)
-from django_pgjobs.admin.overview.queue_warnings import (
+from django_pgjobs.checks import check_router, check_settings
+from django_pgjobs.control.pause_words import pause_in_words
+from django_pgjobs.control.stuck import Stuck
+from django_pgjobs.drawing import counted
+from django_pgjobs.queries.overview import Installation, StandingBatch, TroubledSchedule
+from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.queries.signs import Ended, FailingTask
+from django_pgjobs.warnings.notices import HARM, MAX_NAMED, Notice
+from django_pgjobs.warnings.of_queues import (
     growing_queues,
     long_waits,
     paused_queues,
     queues_without_slots,
     unserved_queues,
 )
-from django_pgjobs.admin.overview.rules import (
+from django_pgjobs.warnings.rules import (
+    MANY_DEAD_ROWS,
     RECENT_SECONDS,
-    WaitingQueue,
     busy_queues,
     is_rising,
     share_of,
 )
-from django_pgjobs.checks import check_router, check_settings
-from django_pgjobs.conf import get_conf
-from django_pgjobs.control.stuck import Stuck
-from django_pgjobs.drawing import counted
-from django_pgjobs.queries.overview import Installation, StandingBatch, TroubledSchedule
-from django_pgjobs.queries.rate_limits import MissingRate
-from django_pgjobs.queries.signs import Ended, FailingTask, Signs
+from django_pgjobs.warnings.situation import Situation
 
-# A batch to which more jobs may come for longer is worth a warning.
-UNSEALED_SECONDS = 86_400.0
 # Keys of a rate limit that are spelled out, and versions.
 MAX_KEYS = 3
 MAX_VERSIONS = 5
-
-# The kinds of warnings by the harm that they do: first what lets jobs wait for ever, then what goes
-# wrong now, then what will, then what somebody wanted or only has to know.
-KINDS = {
-    "no_worker": gettext_lazy("No worker is alive"),
-    "unserved": gettext_lazy("No worker listens to a queue"),
-    "missing_rate": gettext_lazy("Jobs wait for a rate limit in vain"),
-    "failing": gettext_lazy("More jobs of a task fail"),
-    "stuck": gettext_lazy("Jobs look stuck"),
-    "busy": gettext_lazy("All slots of a queue are busy"),
-    "long_wait": gettext_lazy("A job waits for long"),
-    "growth": gettext_lazy("A queue grows"),
-    "schedule": gettext_lazy("A schedule has trouble"),
-    "lost_workers": gettext_lazy("Workers were lost"),
-    "batch": gettext_lazy("A batch stands still"),
-    "paused": gettext_lazy("Jobs wait in a paused queue"),
-    "transaction": gettext_lazy("A transaction is open for long"),
-    "dead_rows": gettext_lazy("Too many dead rows"),
-    "versions": gettext_lazy("Workers are of different versions"),
-    "settings": gettext_lazy("A setting is wrong"),
-}
-HARM = tuple(KINDS)
-
-
-class Situation(NamedTuple):
-    """What warnings are judged by; *before* are the tasks a day before."""
-
-    facts: Installation
-    waiting: Sequence[WaitingQueue] = ()
-    missing_rates: Sequence[MissingRate] = ()
-    signs: Signs = Signs([], [], [], {})
-    stuck: Sequence[Stuck] = ()
-    before: Mapping[str, Ended] = {}
 
 
 def list_warnings(seen: Situation) -> list[Notice]:
@@ -95,12 +52,10 @@ def list_warnings(seen: Situation) -> list[Notice]:
         *_lost_workers(seen.facts),
         *_standing_batches(seen.facts.standing),
         *paused_queues(seen.waiting),
+        *_paused_jobs(seen),
         *_server(seen.facts),
         *_versions(seen.facts),
-        *(
-            Notice("settings", message.msg, subject=message.id or "")
-            for message in wrong_settings()
-        ),
+        *(Notice("settings", message.msg, message.id or "") for message in wrong_settings()),
     ]
     return sorted(notices, key=lambda notice: HARM.index(notice.kind))
 
@@ -130,7 +85,7 @@ def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
         keys = [missing.key for missing in group[:MAX_KEYS]]
         more = ["…"] if len(group) > MAX_KEYS else []
         values = largest._asdict() | {"name": name, "key": ", ".join(keys + more)}
-        yield Notice("missing_rate", text % values, LIMITS, subject=name)
+        yield Notice("missing_rate", text % values, name)
 
 
 def _failing_tasks(seen: Situation) -> Iterator[Notice]:
@@ -156,8 +111,7 @@ def _failing_task(task: FailingTask, before: Ended) -> Notice:
         "share": _percent(share_of(task.failed, task.successful)),
         "before": _percent(share_of(before.failed, before.successful)),
     }
-    query = jobs_query("failed", {"task": task.task_path}, since=task.since)
-    return Notice("failing", text % values, JOBS, query=query, subject=task.task_path)
+    return Notice("failing", text % values, task.task_path, task.since)
 
 
 def _percent(share: float) -> str:
@@ -169,10 +123,10 @@ def _stuck_jobs(seen: Situation) -> Iterator[Notice]:
     muted = {mute.subject for mute in seen.signs.mutes if mute.kind == "stuck"}
     left = MAX_NAMED
     for each in seen.stuck:
-        job_id, subject = each.run.id, str(each.run.id)
+        subject = str(each.run.id)
         text = _stuck_text(each) if left or subject in muted else ""
         left = max(left - (subject not in muted), 0)
-        yield Notice("stuck", text, "pgjobs_job_change", job_id, subject=subject)
+        yield Notice("stuck", text, subject)
 
 
 def _stuck_text(stuck: Stuck) -> str:
@@ -191,8 +145,7 @@ def _troubled_schedules(troubled: Sequence[TroubledSchedule]) -> Iterator[Notice
             "failed": _("The last run of schedule %(name)s failed."),
         }[schedule.trouble]
         values = {"name": schedule.name, "error": schedule.error}
-        subject = f"{schedule.trouble}:{schedule.name}"
-        yield Notice("schedule", text % values, SCHEDULES, subject=subject)
+        yield Notice("schedule", text % values, f"{schedule.trouble}:{schedule.name}")
 
 
 def _lost_workers(facts: Installation) -> Iterator[Notice]:
@@ -205,7 +158,7 @@ def _lost_workers(facts: Installation) -> Iterator[Notice]:
             facts.lost_workers,
         )
         values = {"workers": counted(facts.lost_workers)}
-        yield Notice("lost_workers", text % values, WORKERS)
+        yield Notice("lost_workers", text % values)
 
 
 def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
@@ -215,8 +168,14 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         else:
             text = _("Batch %(name)s is not sealed for more than a day: it cannot end.")
         name = f"{batch.name} #{batch.id}".strip()
-        subject = str(batch.id)
-        yield Notice("batch", text % {"name": name}, "pgjobs_batch_change", batch.id, "", subject)
+        yield Notice("batch", text % {"name": name}, str(batch.id))
+
+
+def _paused_jobs(seen: Situation) -> Iterator[Notice]:
+    """Yield the tasks and keys that are paused, whether jobs of them wait or not."""
+    for pause in seen.signs.pauses:
+        text = pause_in_words(pause, seen.facts.now)
+        yield Notice("paused_jobs", text, f"{pause.kind}:{pause.name}")
 
 
 def _server(facts: Installation) -> Iterator[Notice]:
@@ -231,7 +190,7 @@ def _server(facts: Installation) -> Iterator[Notice]:
             "pid": str(old.pid),
             "application": old.application or _("without a name"),
         }
-        yield Notice("transaction", text % values, "pgjobs_job_system", subject=str(old.pid))
+        yield Notice("transaction", text % values, str(old.pid))
     if facts.dead_rows >= MANY_DEAD_ROWS and facts.dead_rows > facts.live_rows:
         text = _(
             "The table of live jobs holds %(dead)s dead rows and %(live)s live ones: it is "
@@ -241,16 +200,11 @@ def _server(facts: Installation) -> Iterator[Notice]:
             "dead": counted(facts.dead_rows),
             "live": counted(facts.live_rows),
         }
-        yield Notice("dead_rows", text % values, "pgjobs_job_system")
+        yield Notice("dead_rows", text % values)
 
 
 def _versions(facts: Installation) -> Iterator[Notice]:
     if len(facts.versions) > 1:
         text = _("Live workers are of different versions: %(versions)s.")
         versions = ", ".join(sorted(facts.versions)[:MAX_VERSIONS])
-        yield Notice("versions", text % {"versions": versions}, WORKERS, subject=versions)
-
-
-def heartbeat_state(silent_seconds: float) -> str:
-    """Return how a live worker does: it renews its lease every third of LEASE_SECONDS."""
-    return "ok" if silent_seconds < get_conf().LEASE_SECONDS / 3 * 1.5 else "late"
+        yield Notice("versions", text % {"versions": versions}, versions)

@@ -1,4 +1,4 @@
-"""What the Overview warns of queues, in words."""
+"""What is wrong with queues, in words."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_pgjobs.admin.numbers import jobs_query
-from django_pgjobs.admin.overview.notices import JOBS, Notice
-from django_pgjobs.admin.overview.rules import BusyQueue, WaitingQueue, growth_of
 from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation
 from django_pgjobs.queries.signs import Backlog
 from django_pgjobs.values.moments import duration_in_words
+from django_pgjobs.warnings.notices import Notice
+from django_pgjobs.warnings.rules import BusyQueue, WaitingQueue, growth_of
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
-
-
-def _of_queue(kind: str, text: str, queue_name: str) -> Notice:
-    """Return a warning that leads to the ready jobs of a queue, the oldest first."""
-    query = jobs_query("ready", {"queue": queue_name})
-    return Notice(kind, text, JOBS, query=query, subject=queue_name)
 
 
 def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
@@ -38,7 +31,7 @@ def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Ite
             "%(jobs)s jobs wait and no worker is alive. Start one: manage.py runjobs.",
             jobs,
         )
-        yield Notice("no_worker", text % {"jobs": counted(jobs)}, JOBS, query=jobs_query("ready"))
+        yield Notice("no_worker", text % {"jobs": counted(jobs)})
         return
     for row in unserved:
         if row.queue_name in remote:
@@ -54,7 +47,7 @@ def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Ite
                 row.ready,
             )
         values = {"jobs": counted(row.ready), "queue": row.queue_name}
-        yield _of_queue("unserved", text % values, row.queue_name)
+        yield Notice("unserved", text % values, row.queue_name)
 
 
 def queues_without_slots(busy: Sequence[BusyQueue]) -> Iterator[Notice]:
@@ -66,7 +59,7 @@ def queues_without_slots(busy: Sequence[BusyQueue]) -> Iterator[Notice]:
             "jobs": counted(queue.ready),
             "time": duration_in_words(queue.seconds),
         }
-        yield _of_queue("busy", _busy_text(queue) % values, queue.queue_name)
+        yield Notice("busy", _busy_text(queue) % values, queue.queue_name)
 
 
 def _busy_text(queue: BusyQueue) -> str:
@@ -102,7 +95,7 @@ def long_waits(waiting: Sequence[WaitingQueue], busy: set[str], now: datetime) -
                 "The oldest job of queue %(queue)s that may run has waited for %(minutes)s min."
             )
             values = {"queue": queue, "minutes": counted(int(seconds // 60))}
-            yield _of_queue("long_wait", text % values, queue)
+            yield Notice("long_wait", text % values, queue)
 
 
 def growing_queues(
@@ -123,7 +116,7 @@ def growing_queues(
             "now": counted(growth.now),
             "time": duration_in_words(growth.seconds),
         }
-        yield _of_queue("growth", text % values, growth.queue_name)
+        yield Notice("growth", text % values, growth.queue_name)
 
 
 def paused_queues(waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
@@ -138,4 +131,4 @@ def paused_queues(waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
             "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
             jobs,
         )
-        yield _of_queue("paused", text % {"queue": name, "jobs": counted(jobs)}, name)
+        yield Notice("paused", text % {"queue": name, "jobs": counted(jobs)}, name)

@@ -34,6 +34,11 @@ LEAST_GROWTH = 100
 GROWTH = 1.5
 PARTS = 3
 STILL = 0.9
+# A transaction that keeps dead rows from being removed for longer is worth a warning, and a batch
+# to which more jobs may come; so are so many dead rows, where there are many beside the live ones.
+OLD_TRANSACTION_SECONDS = 600.0
+UNSEALED_SECONDS = 86_400.0
+MANY_DEAD_ROWS = 50_000
 
 
 class WaitingQueue(NamedTuple):

@@ -1,0 +1,85 @@
+"""`manage.py jobs doctor`: what is wrong now, as the Overview of the admin warns of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_pgjobs.management.arguments import add_action
+from django_pgjobs.management.printing import Write, in_english, json_text, local_time
+from django_pgjobs.management.reading import reading
+from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.queries.signs import MuteRow
+from django_pgjobs.values.words import CONTROL, counted
+from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.notices import KINDS, Notice, part, shorten
+from django_pgjobs.warnings.situation import read_situation
+
+DESCRIPTION = """
+Says what is wrong now, the worst first: what the Overview of the admin warns of. Among that are
+jobs that no worker takes, full workers, tasks that fail more than the day before, jobs that look
+stuck, queues that grow, schedules with an error, lost workers, pauses, and wrong settings.
+
+What somebody has muted there is told below, and counts for no exit status.
+"""
+EPILOG = """
+examples:
+  manage.py jobs doctor
+  manage.py jobs doctor --fail || mail -s "jobs need a look" ops@example.com
+  manage.py jobs doctor --json | jq '.[] | select(.kind == "unserved") | .subject'
+"""
+
+
+def add_doctor(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    parser = add_action(
+        actions,
+        "doctor",
+        help="Say what is wrong now: jobs that nobody takes, full workers, failures, pauses.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--fail", action="store_true", help="End with exit status 1 if something is wrong."
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+
+@in_english()
+def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
+    """Print the warnings; raise CommandError if there are some and that was asked for."""
+    with reading(walks=True) as cursor:
+        situation = read_situation(cursor, list_queues(cursor).rows, max_workers=0)
+    shown, muted = part(list_warnings(situation), situation.signs.mutes)
+    shown = shorten(shown)
+    if json:
+        warnings = [_as_values(notice, None) for notice in shown]
+        write(json_text(warnings + [_as_values(notice, mute) for notice, mute in muted]))
+    else:
+        for notice in shown:
+            write(f"WARNING {notice.text}".translate(CONTROL))
+        for notice, mute in muted:
+            write(_muted_text(notice, mute).translate(CONTROL))
+        if not shown:
+            write("nothing else is wrong." if muted else "nothing is wrong.")
+    if shown and fail:
+        raise CommandError(f"{counted(len(shown), 'warning')}.")
+
+
+def _muted_text(notice: Notice, mute: MuteRow) -> str:
+    said = notice.text or f"{KINDS[notice.kind]}: {notice.subject}"
+    return f"muted by {mute.muted_by} until {local_time(mute.until)}, {mute.reason}: {said}"
+
+
+def _as_values(notice: Notice, mute: MuteRow | None) -> dict[str, Any]:
+    return {
+        "kind": notice.kind,
+        "subject": notice.subject,
+        "text": notice.text,
+        "muted_until": mute and mute.until,
+        "muted_by": mute and mute.muted_by,
+        "reason": mute and mute.reason,
+    }

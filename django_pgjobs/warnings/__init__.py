@@ -1,0 +1,1 @@
+"""What is wrong now: what the Overview and `manage.py jobs doctor` warn of."""

@@ -1,0 +1,96 @@
+"""`manage.py jobs doctor`: what is wrong now, for a terminal and for monitoring."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone, translation
+
+from django_pgjobs import pause
+from django_pgjobs.models import Mute
+from tests.admin.warning_support import no_dead_rows
+from tests.factories import make_jobs, make_running_job, make_worker
+
+__all__ = ["no_dead_rows"]
+
+pytestmark = pytest.mark.django_db
+
+UNSERVED = "2 jobs wait in queue reports and no live worker listens to it."
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `jobs doctor` with words of a command line; return what it prints."""
+
+    def run_one(*words: object) -> str:
+        call_command("jobs", "doctor", *map(str, words))
+        return capsys.readouterr().out
+
+    return run_one
+
+
+def test_nothing_is_wrong(run: Any) -> None:
+    make_running_job()
+    assert run("--fail") == "nothing is wrong.\n"
+    assert json.loads(run("--json")) == []
+
+
+def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
+    make_worker(queues=["mail"])
+    make_jobs(2, queue_name="reports")
+    pause(task="tests.tasks.add", by="ann", reason="PDF bug")
+    with translation.override("de"):
+        first, second = run().splitlines()
+    assert first == f"WARNING {UNSERVED}"
+    assert second.startswith("WARNING The task tests.tasks.add has been paused since ")
+    assert second.endswith(" by ann, because: PDF bug.")
+    told = json.loads(run("--json"))
+    assert [(each["kind"], each["subject"]) for each in told] == [
+        ("unserved", "reports"),
+        ("paused_jobs", "task:tests.tasks.add"),
+    ]
+    assert told[0] == {
+        "kind": "unserved",
+        "subject": "reports",
+        "text": UNSERVED,
+        "muted_until": None,
+        "muted_by": None,
+        "reason": None,
+    }
+
+
+def test_monitoring_is_told_by_the_exit_status(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_worker(queues=["mail"])
+    make_jobs(2, queue_name="reports")
+    with pytest.raises(CommandError, match=r"^1 warning\.$") as caught:
+        run("--fail")
+    assert caught.value.returncode == 1
+    assert capsys.readouterr().out == f"WARNING {UNSERVED}\n"
+
+
+def test_what_is_muted_is_told_as_such(run: Any) -> None:
+    make_worker(queues=["mail"])
+    make_jobs(2, queue_name="reports")
+    until = timezone.now() + timedelta(hours=1)
+    Mute.objects.create(
+        kind="unserved", subject="reports", reason="a new\nqueue", muted_by="ann", until=until
+    )
+    muted, end = run("--fail").splitlines()
+    assert muted.startswith("muted by ann until 20")
+    assert muted.endswith(f"a new\\x0aqueue: {UNSERVED}")
+    assert end == "nothing else is wrong."
+    [told] = json.loads(run("--json"))
+    assert (told["muted_by"], told["reason"]) == ("ann", "a new\nqueue")
+
+
+def test_what_a_name_says_begins_no_line(run: Any) -> None:
+    make_worker(queues=["mail"])
+    make_jobs(1, queue_name="a\nWARNING b\x1b[31m")
+    [line] = run().splitlines()
+    assert "queue a\\x0aWARNING b\\x1b[31m and no" in line

@@ -245,8 +245,8 @@ def test_a_list_is_english_whatever_the_project_speaks(run: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["list"], "no such job is ready or running."),
-        (["list", "--status", "failed", "--queue", "mail"], "no such job is failed."),
+        (["list"], "no ready or running job was found."),
+        (["list", "--status", "failed", "--queue", "mail"], "no failed job was found."),
         (["stuck"], "no job looks stuck."),
         (["workflows"], "there are no workflows."),
         (["workflows", "--open"], "no workflow is open."),

@@ -39,7 +39,7 @@ def pause(
 
     Give exactly one: *task* is a task or its path, *key* a key or a pattern such as "shop:*".
     With *until*, an instant or a duration from now, the pause ends by itself. Pausing again
-    changes the reason and the end. Return whether anything changed. Runs in the caller's
+    changes who, why and the end. Return whether anything changed. Runs in the caller's
     transaction: the pause takes effect at its commit.
 
     Raise TypeError or ValueError, before anything is sent, for what is not exactly one such

@@ -1,4 +1,4 @@
-"""`manage.py jobs cancel` and `requeue`: jobs by their ids, or all that some filters find."""
+"""`manage.py jobs cancel`, `requeue` and `reschedule`: jobs by ids, or all that filters find."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,19 @@ from django_pgjobs.control.changing import (
     is_refused,
     refusal_text,
     requeue_jobs,
+    reschedule_jobs,
     times_of,
 )
 from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management.arguments import add_action, count, job_id, some_text, span
+from django_pgjobs.management.arguments import (
+    add_action,
+    count,
+    instant,
+    job_id,
+    some_text,
+    span,
+)
 from django_pgjobs.management.printing import Write
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
@@ -38,6 +47,9 @@ MAX_NAMED = 5
 # Between two lines of progress on a terminal.
 PROGRESS_SECONDS = 2.0
 FILTERS = ("status", "queue", "task", "error", "since", "limit")
+
+# When jobs are to run: at an instant, after a length of time, None: now.
+When = datetime | timedelta | None
 
 
 @dataclass(frozen=True)
@@ -52,20 +64,24 @@ class JobChange:
     help: str
     statuses: tuple[JobStatus, ...]
     usual: tuple[JobStatus, ...]
-    change: Change
-    one: Callable[[int], str]
+    change: Callable[[When], Change]
+    one: Callable[[int, When], str]
     done: str
 
 
-def _cancel_one(job_id: int) -> str:
+def _cancel_one(job_id: int, when: When) -> str:
     if not lifecycle.cancel(job_id):
         return ""
     is_cancelled = Job.objects.filter(pk=job_id, status=JobStatus.CANCELLED).exists()
     return "cancelled" if is_cancelled else "asked to end"
 
 
-def _requeue_one(job_id: int) -> str:
-    return "requeued" if lifecycle.requeue(job_id) else ""
+def _requeue_one(job_id: int, when: When) -> str:
+    return "requeued" if lifecycle.requeue(job_id, run_after=when) else ""
+
+
+def _reschedule_one(job_id: int, when: When) -> str:
+    return "rescheduled" if lifecycle.reschedule(job_id, when) else ""
 
 
 def _state_of(job_id: int) -> str:
@@ -82,7 +98,7 @@ VERBS = (
         "Cancel jobs that wait; ask those that run to end.",
         LIVE,
         LIVE,
-        cancel_jobs,
+        lambda when: cancel_jobs,
         _cancel_one,
         "cancelled",
     ),
@@ -91,9 +107,18 @@ VERBS = (
         "Give finished jobs new attempts.",
         ENDED,
         (JobStatus.FAILED,),
-        partial(requeue_jobs, times=times_of(None)),
+        lambda when: partial(requeue_jobs, times=times_of(when)),
         _requeue_one,
         "requeued",
+    ),
+    JobChange(
+        "reschedule",
+        "Move waiting jobs to another time.",
+        (JobStatus.READY,),
+        (JobStatus.READY,),
+        lambda when: partial(reschedule_jobs, times=times_of(when)),
+        _reschedule_one,
+        "rescheduled",
     ),
 )
 DESCRIPTION = """
@@ -115,6 +140,13 @@ examples:
   manage.py jobs requeue 4711 4712
   manage.py jobs requeue --task shop.tasks.push --error "timed out" --limit 10
   manage.py jobs requeue --queue mail --status cancelled --since 2h --yes
+  manage.py jobs requeue --task shop.tasks.push --in 30m
+""",
+    "reschedule": """
+examples:
+  manage.py jobs reschedule 4711 --now
+  manage.py jobs reschedule --queue reports --at 2026-12-24T02:00
+  manage.py jobs reschedule --task shop.tasks.push --in 2h --yes
 """,
 }
 
@@ -131,34 +163,58 @@ def add_changes(actions: Any) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
-        some = parser.add_argument_group("all jobs that match")
-        usual = " and ".join(verb.usual)
+        if verb.name != "cancel":
+            _add_times(parser, is_required=verb.name == "reschedule")
+        _add_filters(parser.add_argument_group("all jobs that match"), verb)
+
+
+def _add_times(parser: Any, *, is_required: bool) -> None:
+    when = parser.add_mutually_exclusive_group(required=is_required)
+    when.add_argument("--in", type=span, dest="when", metavar="30m", help="To run after: s m h d.")
+    when.add_argument(
+        "--at",
+        type=instant,
+        dest="when",
+        metavar="TIME",
+        help="To run at 2026-12-24T18:00, in the TIME_ZONE of the settings.",
+    )
+    when.add_argument(
+        "--now",
+        action="store_const",
+        const=None,
+        dest="when",
+        help=f"To run now{'' if is_required else ', the default'}.",
+    )
+
+
+def _add_filters(some: Any, verb: JobChange) -> None:
+    if len(verb.statuses) > 1:
         some.add_argument(
             "--status",
             choices=[status.value for status in verb.statuses],
-            help=f"Only those of this status. Default: {usual}.",
+            help=f"Only those of this status. Default: {' and '.join(verb.usual)}.",
         )
-        some.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
-        some.add_argument("--task", metavar="PATH", help="Only those of this task.")
-        if verb.name == "requeue":
-            some.add_argument(
-                "--error",
-                type=some_text,
-                metavar="TEXT",
-                help="Only those with this in class or message of the last error, in any case.",
-            )
-            some.add_argument(
-                "--since", type=span, metavar="2h", help="Only those that ended within: s m h d."
-            )
-        some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
-        some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
+    some.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
+    some.add_argument("--task", metavar="PATH", help="Only those of this task.")
+    if verb.name == "requeue":
         some.add_argument(
-            "--yes", action="store_true", help="Do not ask: needed where nobody can answer."
+            "--error",
+            type=some_text,
+            metavar="TEXT",
+            help="Only those with this in class or message of the last error, in any case.",
         )
+        some.add_argument(
+            "--since", type=span, metavar="2h", help="Only those that ended within: s m h d."
+        )
+    some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
+    some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
+    some.add_argument(
+        "--yes", action="store_true", help="Do not ask: needed where nobody can answer."
+    )
 
 
 def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> None:
-    """Cancel or requeue jobs; raise CommandError if not all of them were.
+    """Change jobs; raise CommandError if not all of them were.
 
     Raise ValueError unless either ids or filters were given.
     """
@@ -167,19 +223,19 @@ def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> 
     if flags["ids"] and (is_filtered or flags["dry_run"]):
         raise ValueError(f"{name} expected ids or filters, got both.")
     if flags["ids"]:
-        _change_each(verb, write, flags["ids"])
+        _change_each(verb, write, flags["ids"], flags.get("when"))
     elif is_filtered:
         _change_all(verb, write, tell, flags)
     else:
         raise ValueError(f"{name} expected the ids of jobs, or filters such as --queue and --task.")
 
 
-def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
+def _change_each(verb: JobChange, write: Write, ids: list[int], when: When) -> None:
     """Change each job and write what was done."""
     failed = 0
     for each in ids:
         try:
-            did = verb.one(each)
+            did = verb.one(each, when)
             said = did or _state_of(each)
         except JobError as error:
             did, said = "", str(error)
@@ -196,18 +252,18 @@ def _change_each(verb: JobChange, write: Write, ids: list[int]) -> None:
 
 def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
     """Change the jobs that the filters find, if whoever asked for it says so again."""
-    statuses = [flags["status"]] if flags["status"] else list(verb.usual)
+    statuses = [flags["status"]] if flags.get("status") else list(verb.usual)
     found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
     found = found.order_by("pk")[: flags["limit"]]
     jobs = find_jobs(found, statuses)
     if not jobs:
         tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
-        write(f"no such job is {' or '.join(statuses)}.")
+        write(f"no {' or '.join(statuses)} job was found.")
     elif flags["dry_run"]:
         write(f"would {verb.name} {_named(list(jobs))}")
     else:
         _refuse_unless_wanted(verb, write, list(jobs), is_sure=flags["yes"])
-        _change_found(verb, write, tell, found, jobs)
+        _change_found(verb, write, tell, found, jobs, flags.get("when"))
 
 
 def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
@@ -247,11 +303,13 @@ def _refuse_unless_wanted(verb: JobChange, write: Write, ids: list[int], *, is_s
         raise CommandError("nothing was changed.")
 
 
-def _change_found(verb: JobChange, write: Write, tell: Write, found: Any, jobs: Jobs) -> None:
+def _change_found(
+    verb: JobChange, write: Write, tell: Write, found: Any, jobs: Jobs, when: When
+) -> None:
     """Change jobs page by page, and write how many were, also if it is interrupted."""
     done, told_at = 0, time.monotonic()
     try:
-        for number in change_pages(found, jobs, verb.statuses, verb.change):
+        for number in change_pages(found, jobs, verb.statuses, verb.change(when)):
             done += number
             if sys.stderr.isatty() and time.monotonic() > told_at + PROGRESS_SECONDS:
                 tell(f"{done:,} of {_number(len(jobs))}")

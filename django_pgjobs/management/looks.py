@@ -94,7 +94,7 @@ def list_jobs(
         return has_more
     shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
     cells = [[row[name] for name in LISTED] for row in shown]
-    write_table(write, LISTED, cells, nothing=f"no such job is {status or 'ready or running'}.")
+    write_table(write, LISTED, cells, nothing=f"no {status or 'ready or running'} job was found.")
     return has_more
 
 

@@ -80,6 +80,7 @@ examples:
   manage.py jobs requeue 4711 4712
   manage.py jobs requeue --task shop.tasks.push --error ConnectionError --since 2h
   manage.py jobs cancel --queue mail --dry-run
+  manage.py jobs reschedule 4711 --now
   manage.py jobs workflows --open
   manage.py jobs workflows retry 17
   manage.py jobs prune --dry-run
@@ -219,6 +220,7 @@ class Command(BaseCommand):
             "stack": self._stack,
             "cancel": partial(self._change, "cancel"),
             "requeue": partial(self._change, "requeue"),
+            "reschedule": partial(self._change, "reschedule"),
             "pause": self._pause,
             "resume": self._resume,
             "prune": self._prune,

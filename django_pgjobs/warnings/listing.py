@@ -42,7 +42,7 @@ def list_warnings(seen: Situation) -> list[Notice]:
     busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
         *unserved_queues(seen.facts, seen.waiting),
-        *_missing_rates(seen.missing_rates),
+        *_missing_rates(seen.signs.missing_rates),
         *_failing_tasks(seen),
         *_stuck_jobs(seen),
         *queues_without_slots(busy),

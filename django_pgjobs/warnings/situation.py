@@ -19,7 +19,6 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import QueueRow
-from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, Past, Signs, list_past, list_signs
 from django_pgjobs.warnings.rules import (
     BEFORE_SECONDS,
@@ -55,7 +54,6 @@ class Situation(NamedTuple):
 
     facts: Installation
     waiting: Sequence[WaitingQueue] = ()
-    missing_rates: Sequence[MissingRate] = ()
     signs: Signs = Signs([], [], [], [], {})
     stuck: Sequence[Stuck] = ()
     before: Mapping[str, Ended] = {}
@@ -98,9 +96,9 @@ def read_situation(
     if past is None:
         # Nobody can say then whether that many fail, or run for so long, as ever.
         stuck, signs = judge(signs.long_runs, {}), signs._replace(failing=[])
-        return Situation(facts, waiting, signs.missing_rates, signs, stuck)
+        return Situation(facts, waiting, signs, stuck)
     stuck = judge(signs.long_runs, usual_by_task(past.runs))
-    return Situation(facts, waiting, signs.missing_rates, signs, stuck, past.ended)
+    return Situation(facts, waiting, signs, stuck, past.ended)
 
 
 def _usual(cursor: Cursor, keep: Keep) -> Past | None:

@@ -161,7 +161,7 @@ def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
         sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
-        situation.missing_rates,
+        situation.signs.missing_rates,
     )  # fmt: skip
 
 

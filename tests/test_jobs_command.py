@@ -126,9 +126,16 @@ def test_pause_and_resume_say_what_they_changed(run: Any) -> None:
     row = Pause.objects.get()
     assert (row.kind, row.name, row.reason, row.paused_by) == ("queue", "mail", "PDF bug", "anna")
     assert run(*pausing) == "queue mail: was paused like this\n"
-    assert run(*pausing, "--for", "90m") == "queue mail: paused for 1 h 30 min\n"
     until = ["--until", "2050-12-24T18:00"]
-    assert run(*pausing, *until) == "queue mail: paused until 2050-12-24 18:00:00 +0545\n"
+    end = "until 2050-12-24 18:00:00 +0545"
+    assert run(*pausing, *until).splitlines() == [
+        f"queue mail: paused {end}",
+        "  before: paused by anna: PDF bug",
+    ]
+    assert run("pause", "--queue", "mail", "--for", "90m").splitlines() == [
+        "queue mail: paused for 1 h 30 min",
+        f"  before: paused by anna {end}: PDF bug",
+    ]
     assert run("resume", "--queue", "mail") == "queue mail: resumed\n"
     assert run("resume", "--queue", "mail") == "queue mail: was not paused\n"
 

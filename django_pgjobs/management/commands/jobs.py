@@ -52,7 +52,7 @@ from django_pgjobs.management.printing import (
 )
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
-from django_pgjobs.models import Job
+from django_pgjobs.models import Job, Pause
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.status import JobStatus
@@ -307,11 +307,14 @@ class Command(BaseCommand):
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)
         tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
+        replaced = _pause_of(target)
         changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )
         paused = f"paused{end_in_words(flags['until'])}" if changed else "was paused like this"
         self._write(f"{_name_of(target)}: {paused}")
+        if changed and replaced:
+            self._write(f"  before: {replaced}")
 
     def _resume(self, **flags: Any) -> None:
         target = _target_of(flags)
@@ -372,6 +375,16 @@ def _refuse_if_not_usable(error: DatabaseError) -> None:
 
 def _target_of(flags: Mapping[str, Any]) -> dict[str, str]:
     return {kind: flags[kind] for kind in ("queue", "task", "key") if flags[kind] is not None}
+
+
+def _pause_of(target: dict[str, str]) -> str:
+    """Return who paused something, until when and why, "" if it is not paused."""
+    [(kind, name)] = target.items()
+    pause = Pause.objects.filter(Pause.that_holds(), kind=kind, name=name).first()
+    if pause is None:
+        return ""
+    by, why = pause.paused_by or "somebody", pause.reason or "no reason"
+    return f"paused by {by}{end_in_words(pause.resume_at)}: {why}"
 
 
 def _name_of(target: dict[str, str]) -> str:

@@ -133,6 +133,10 @@ def test_the_decorator_of_django_makes_our_task() -> None:
             "concurrency_limit to be a whole number from 1 to",
         ),
         (
+            {"rate_limit": "10/m"},
+            "rate_limit to be the name of a limit, got the rate '10/m'.",
+        ),
+        (
             {"rate_limit": "a", "rate_cost": 2**31},
             "rate_cost to be a whole number from 1 to",
         ),

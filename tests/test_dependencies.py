@@ -148,7 +148,7 @@ def test_a_predecessor_that_has_failed_already_has_its_effect_at_once(
     assert state(job_id) == expected
     if expected == CANCELLED:
         row = get_job(job_id)
-        assert row.note == f"cancelled: job {failed} before it failed"
+        assert row.note == f"cancelled: job {failed}, which it waited for, failed"
         assert row.finished_at is not None
     assert len(edges()) == (expected == HELD)
 
@@ -302,7 +302,7 @@ def test_cancelling_goes_down_the_line_as_far_as_jobs_say_so() -> None:
     held = enqueue_after(third, after_failure="hold")
     assert cancel(head)
     assert [state(job) for job in (second, third, beside)] == [CANCELLED] * 3
-    assert get_job(third).note == f"cancelled: job {second} before it failed"
+    assert get_job(third).note == f"cancelled: job {second}, which it waited for, failed"
     assert (state(last), state(held)) == (FREE, HELD)
     assert edges() == [(third, held, "hold")]
 

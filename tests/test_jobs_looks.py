@@ -353,3 +353,11 @@ def test_finished_jobs_are_listed_by_their_end(run: Any) -> None:
     )
     rows = json.loads(run("list", "--status", "failed", "--json"))
     assert [row["id"] for row in rows] == [last, first]
+
+
+def test_a_name_that_nobody_knows_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a terminal `jobs failures` prints tasks without their modules."""
+    call_command("jobs", "list", "--task", "echo", "--queue", "mial")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "WARNING no task echo is declared here. Did you mean tests.tasks.echo?"
+    assert second.endswith("uses the queue 'mial'. Is it spelt right?")

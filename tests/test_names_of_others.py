@@ -46,7 +46,7 @@ def test_a_misspelt_option_is_told_from_the_like() -> None:
     [
         ("delay", ".enqueue(...)"),
         ("apply_async", ".using(...).enqueue(...)"),
-        ("si", ".s(...)"),
+        ("si", ".s(...), given to then()"),
         ("run", ".call(...)"),
         ("retry", "raise Retry(...)"),
     ],

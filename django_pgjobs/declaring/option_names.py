@@ -62,7 +62,7 @@ OF_TASKS = {
     "retry": "raise Retry(...)",
     "run": ".call(...)",
     "send": ".enqueue(...)",
-    "si": ".s(...)",
+    "si": ".s(...), given to then()",
     "signature": ".s(...)",
     "update_state": "current_job().progress(...)",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from django_pgjobs.values.bounds import COUNT, is_count, is_number
 from django_pgjobs.values.given import LONGEST_SPAN
 from django_pgjobs.values.payload import shorten
 
+# What other libraries take for a rate: ten a minute.
+RATE = re.compile(r"[0-9]+/[smh]")
 ORDERINGS = ("block", "skip")
 CONFLICTS = ("return", "raise", "replace", "merge")
 UNTIL = ("finished", "claimed")
@@ -74,6 +77,12 @@ def find_control_problems(task: Any) -> Iterator[str]:
             yield from find_key_problems(option, key, names)
     for key in task.rate_limit:
         yield from find_key_problems("rate_limit", key, names)
+        if isinstance(key, str) and RATE.fullmatch(key):
+            yield (
+                f"expected rate_limit to be the name of a limit, got the rate {key!r}. Write "
+                f"rate_limit={task.func.__name__!r}, and what that allows in "
+                f"PGJOBS['RATE_LIMITS'] or the admin."
+            )
     if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
         yield f"expected concurrency_limit to be {COUNT}, got {task.concurrency_limit!r}."
     if not is_count(task.rate_cost):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from django_pgjobs.compat import InvalidTask
-from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.declaring.registry import discover_tasks, find_task
 from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.management.arguments import add_action, span
 from django_pgjobs.management.printing import Write
+from django_pgjobs.management.spelling import nearest
 
 DESCRIPTION = """
 Enqueues one job and exits; a worker runs it. So a project that keeps cron elsewhere writes into its
@@ -45,7 +45,7 @@ def enqueue(write: Write, **flags: Any) -> None:
         task = find_task(flags["task"])
     except UnknownTask as error:
         more = "".join(f" {module}" for module in broken if str(module) not in str(error))
-        raise CommandError(f"{error}{more}{_nearest(flags['task'])}") from None
+        raise CommandError(f"{error}{more} {nearest(flags['task'])}".rstrip()) from None
     args, kwargs = read_arguments(flags["arguments"])
     options = {
         "queue_name": flags["queue"],
@@ -60,14 +60,6 @@ def enqueue(write: Write, **flags: Any) -> None:
     except InvalidTask as error:
         raise ValueError(str(error)) from None
     write(f"job {result.id}: enqueued")
-
-
-def _nearest(path: str) -> str:
-    """Return what may have been meant: the task most like *path*, or one of its name."""
-    known = list_task_paths()
-    same_name = [each for each in known if each.endswith(f".{path.rpartition('.')[2]}")]
-    near = same_name or difflib.get_close_matches(path, known, 1, cutoff=0.8)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 def read_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -5,6 +5,7 @@ Also what `explain` and `show` take, which change nothing either.
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 
@@ -28,6 +29,25 @@ DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
 
 
+OF_LIST = """
+Lists unfinished jobs, or those of one status, newest first.
+
+  status       in brackets what a ready job waits for, or that a running one is asked to end
+  priority     from -100 to 100: higher ones first
+  attempts     those that have begun
+  enqueued_at  in the TIME_ZONE of the settings
+
+Of one job: `jobs show ID` prints all that is stored, `jobs explain ID` why it does not run.
+"""
+OF_STUCK = """
+Lists running jobs that take far longer than their task usually does, or that stand still.
+
+  running  for how long its attempt has run
+  worker   who runs it; `jobs stack ID` asks it where the job is
+  why      what is unusual
+"""
+
+
 def add_looks(actions: Any) -> None:
     """Add the actions that change nothing to those of `jobs`."""
     why = add_action(actions, "explain", help="Say why a job is not running, or what it does.")
@@ -35,7 +55,11 @@ def add_looks(actions: Any) -> None:
     show = add_action(actions, "show", help="Print everything that is stored of a job.")
     show.add_argument("id", type=job_id, help="The id of a job.")
     listing = add_action(
-        actions, "list", help="List unfinished jobs, or those of one status, newest first."
+        actions,
+        "list",
+        help="List unfinished jobs, or those of one status, newest first.",
+        description=OF_LIST,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listing.add_argument(
         "--status", choices=JobStatus.values, help="Default: ready and running ones."
@@ -47,6 +71,8 @@ def add_looks(actions: Any) -> None:
         actions,
         "stuck",
         help="List running jobs that take far longer than usual, or stand still.",
+        description=OF_STUCK,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     stuck.add_argument(
         "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."

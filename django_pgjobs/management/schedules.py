@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Set
 from datetime import UTC, datetime
 from functools import partial
@@ -25,26 +26,22 @@ from django_pgjobs.schedules.words import MARKS, is_infinite, state_of, when_of
 from django_pgjobs.values.moments import aware
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
+OF_LIST = """
+Lists all schedules.
+
+  state  active, paused, late: no worker took it in time; failing and broken: it has an error, told
+         below, with which it goes on or cannot; ended; retired: no worker declares it any more
+  when   its rule; with * where a person has changed what code declares
+  next   its next occurrence; not planned: no worker has looked at it since it was changed
+  runs   those by its plan, not those by hand
+"""
 
 
 def add_schedules(actions: Any) -> None:
     """Add the action to those of `jobs`."""
     parser = add_action(actions, "schedules", help="Look at schedules, run, pause and skip them.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    listing = add_action(verbs, "list", help="List all schedules.")
-    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    following = add_action(verbs, "next", help="Print when schedules are due next.")
-    following.add_argument("name", nargs="?", help="Only this one (default: all).")
-    following.add_argument(
-        "--count",
-        type=partial(whole_number, most=control.MAX_PREVIEW),
-        default=5,
-        metavar="N",
-        help=f"Of each, at most {control.MAX_PREVIEW} (default: 5).",
-    )
-    following.add_argument(
-        "--after", type=instant, metavar="TIME", help="After 2026-03-28T00:00 (default: now)."
-    )
+    _add_looks(verbs)
     run = add_action(verbs, "run", help="Enqueue a job of a schedule now.")
     run.add_argument(
         "--args",
@@ -66,6 +63,29 @@ def add_schedules(actions: Any) -> None:
     taking = add_action(verbs, "import", help="Import the schedules of another scheduler.")
     taking.add_argument("source", choices=sorted(SOURCES), help="Its app is still installed.")
     taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
+
+
+def _add_looks(verbs: Any) -> None:
+    listing = add_action(
+        verbs,
+        "list",
+        help="List all schedules.",
+        description=OF_LIST,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
+    following = add_action(verbs, "next", help="Print when schedules are due next.")
+    following.add_argument("name", nargs="?", help="Only this one (default: all).")
+    following.add_argument(
+        "--count",
+        type=partial(whole_number, most=control.MAX_PREVIEW),
+        default=5,
+        metavar="N",
+        help=f"Of each, at most {control.MAX_PREVIEW} (default: 5).",
+    )
+    following.add_argument(
+        "--after", type=instant, metavar="TIME", help="After 2026-03-28T00:00 (default: now)."
+    )
 
 
 def _add_range(parser: CommandParser) -> None:
@@ -117,6 +137,9 @@ def _list(write: Write, *, as_json: bool) -> None:
     for row in rows:
         if row.error:
             write(f"{row.name}: {row.error}")
+        if row.paused_at is not None:
+            by, why = row.paused_by or "somebody", row.pause_reason or "no reason"
+            write(f"{row.name}: paused by {by}: {why}")
         if state_of(row) == "late":
             write(f"{row.name}: late, no worker took it")
         if row.name in skipped:
@@ -145,6 +168,8 @@ def _cells(row: Schedule, skipped: list[datetime]) -> tuple[str, ...]:
 def _as_json(row: Schedule, skipped: list[datetime]) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": row.name, "task": row.task_path, "state": state_of(row)}
     for name in ("cron", "every", "timezone", "runs", "last_job_id", "changed_fields", "error"):
+        shown[name] = getattr(row, name)
+    for name in ("paused_by", "pause_reason"):
         shown[name] = getattr(row, name)
     shown["next_at"] = _iso(next_kept(row, skipped))
     for name in ("last_at", "paused_at", "retired_at"):
@@ -255,5 +280,5 @@ def _short(value: datetime | None) -> str:
     if value is None:
         return "-"
     if is_infinite(value):
-        return "soon"
+        return "not planned"
     return timezone.localtime(aware(value)).isoformat(" ", "seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 
 from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
@@ -27,10 +28,18 @@ def _doubts(queues: set[str], tasks: set[str]) -> Iterator[str]:
     if unknown_tasks:
         yield from map(str, broken)
     for path in unknown_tasks:
-        yield f"no task {path} is declared here. Is it spelt right?"
+        yield f"no task {path} is declared here. {nearest(path) or 'Is it spelt right?'}"
     for name in sorted(queues - declared_queues()):
         if not Job.objects.filter(status=JobStatus.READY, queue_name=name).exists():
             yield doubt_of_queue(name)
+
+
+def nearest(path: str) -> str:
+    """Return what may have been meant: a declared task of that name, or the one most like it."""
+    known = list_task_paths()
+    same_name = [each for each in known if each.endswith(f".{path.rpartition('.')[2]}")]
+    near = same_name or difflib.get_close_matches(path, known, 1, cutoff=0.8)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def declared_queues() -> set[str]:

@@ -41,6 +41,10 @@ FAILED_SECONDS = 2.0
 DESCRIPTION = """
 Lists workflows, newest first, with the numbers of their whole trees. With a verb it prints or
 changes one: a workflow, or any batch of it with what is below.
+
+  state       open: more jobs may come; waiting: for other batches; running, successful, failed,
+              cancelling, cancelled; broken: cannot be counted, see its page in the admin
+  jobs        all that were added so far, and how many of them ended as the next columns say
 """
 EPILOG = """
 examples:

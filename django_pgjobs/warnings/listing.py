@@ -97,12 +97,13 @@ def _failing_tasks(seen: Situation) -> Iterator[Notice]:
 
 def _failing_task(task: FailingTask, before: Ended) -> Notice:
     text = _(
-        "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of them."
+        "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of those "
+        "that ended."
     )
     if before.failed + before.successful:
         text = _(
-            "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of them, "
-            "%(before)s %% the day before."
+            "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of those "
+            "that ended, %(before)s %% the day before."
         )
     values = {
         "failed": counted(task.failed),

@@ -112,8 +112,8 @@ class TestFailures:
         make_jobs(9, "tests.tasks.other", status="failed", finished_at=ago(300))
         [notice] = notices()
         assert notice.text == (
-            "12 jobs of tests.tasks.fail failed in the last 15 min: 25 % of them, 0 % the day "
-            "before."
+            "12 jobs of tests.tasks.fail failed in the last 15 min: 25 % of those that ended, 0 % "
+            "the day before."
         )
         assert linked_ids(admin_client, notice) == set(ids)
 

@@ -26,9 +26,8 @@ def test_a_predecessor_that_dies_for_good_has_its_effect(start: Start, journal: 
     victim.kill()
     start(*SHORT_LEASE)
     assert wait_for_status(run, "successful").attempts == 1
-    assert (
-        wait_for_status(cancelled, "cancelled").note == f"cancelled: job {once.id} before it failed"
-    )
+    note = wait_for_status(cancelled, "cancelled").note
+    assert note == f"cancelled: job {once.id}, which it waited for, failed"
     assert journal.lines() == ["start job 1", "run"]
 
 

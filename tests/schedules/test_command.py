@@ -66,10 +66,12 @@ def test_the_list_tells_state_rule_and_times(run: Any) -> None:
         "paused": "paused",
     }
     assert "0 3 * * * Europe/Berlin*" in next(line for line in lines if "nightly" in line)
+    assert "paused: paused by anna: PDF bug" in lines
     assert any(line.startswith("broken: It is not planned: expected cron") for line in lines)
     found = {each["name"]: each for each in json.loads("\n".join(run("list", "--json")))}
     assert found["hourly"]["last_job_id"] == jobs_of("hourly")[0].pk
-    assert found["paused"]["state"] == "paused"
+    told = {name: found["paused"][name] for name in ("state", "paused_by", "pause_reason")}
+    assert told == {"state": "paused", "paused_by": "anna", "pause_reason": "PDF bug"}
 
 
 def test_the_list_names_what_no_worker_has_written_yet(run: Any) -> None:

@@ -192,7 +192,10 @@ def test_one_failure_cancels_what_waits_for_others_too(own: OwnConnection) -> No
     end(own, failing, Kind.FAIL)
     row = get_job(job_id)
     assert (state(job_id), edges()) == (CANCELLED, [])
-    assert (row.note, row.attempts) == (f"cancelled: job {failing.id} before it failed", 0)
+    assert (row.note, row.attempts) == (
+        f"cancelled: job {failing.id}, which it waited for, failed",
+        0,
+    )
     end(own, unfinished)
     assert state(job_id) == CANCELLED
 

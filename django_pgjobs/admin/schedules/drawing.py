@@ -70,7 +70,7 @@ class ShownSchedule:
     # None for a rule that makes no sense.
     rule: Rule | None
     next_at: datetime | None
-    is_soon: bool
+    is_unplanned: bool
     # Without what is still to come.
     runs: Sequence[RunRow]
     last_at: datetime | None
@@ -263,7 +263,7 @@ def _shown(
         ),
         rule=rule,
         next_at=next_kept(row, skipped) if is_to_run and is_planned(row) else None,
-        is_soon=is_to_run and state != "late" and not is_planned(row),
+        is_unplanned=is_to_run and state != "late" and not is_planned(row),
         runs=runs,
         last_at=_last_at(row, last_job),
         last_job=last_job,

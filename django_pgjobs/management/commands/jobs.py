@@ -284,6 +284,7 @@ class Command(BaseCommand):
     def _list(self, **flags: Any) -> None:
         names = ("status", "queue", "task", "limit")
         narrowed = {name: flags[name] for name in names}
+        tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
         if looks.list_jobs(self._write, as_json=flags["json"], **narrowed):
             tell_of_more(self._tell, flags["limit"])
 

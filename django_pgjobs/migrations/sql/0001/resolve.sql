@@ -187,7 +187,7 @@ BEGIN
                     END,
                     note = CASE
                         WHEN effect.culprit_id IS NULL THEN job.note
-                        ELSE 'cancelled: job ' || effect.culprit_id || ' before it failed'
+                        ELSE 'cancelled: job ' || effect.culprit_id || ', which it waited for, failed'
                     END
                 FROM effect
                 WHERE

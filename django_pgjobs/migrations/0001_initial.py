@@ -504,7 +504,7 @@ class Migration(migrations.Migration):
                     ("running", models.BigIntegerField(default=0, verbose_name="running")),
                     ("scheduled", models.BigIntegerField(default=0, verbose_name="scheduled")),
                     ("retrying", models.BigIntegerField(default=0, verbose_name="retrying")),
-                    ("held", models.BigIntegerField(default=0, verbose_name="held")),
+                    ("blocked", models.BigIntegerField(default=0, verbose_name="blocked")),
                     ("waiting_since", models.DateTimeField(null=True, verbose_name="waiting since")),
                     ("last_job_id", models.BigIntegerField(null=True, verbose_name="last job id")),
                     ("counted_job_id", models.BigIntegerField(null=True, verbose_name="counted job id")),

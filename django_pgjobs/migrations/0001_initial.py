@@ -159,7 +159,7 @@ class Migration(migrations.Migration):
                     "verbose_name": "job",
                     "verbose_name_plural": "jobs",
                     "db_table": "pgjobs_job",
-                    "permissions": (("operate_job", "Can retry, cancel, discard and change jobs"), ("enqueue_job", "Can enqueue jobs"), ("reveal_job", "Can see the masked values of jobs")),
+                    "permissions": (("operate_job", "Can requeue, cancel, discard and change jobs"), ("enqueue_job", "Can enqueue jobs"), ("reveal_job", "Can see the masked values of jobs")),
                     "default_permissions": ("view", "delete"),
                     "required_db_vendor": "postgresql",
                 },

@@ -78,7 +78,7 @@ def leave_out_lines_of_django() -> None:
 
 
 # Sent when a person has done something in the admin, by `send_robust`, with: user; action, such
-# as "retry"; selection, the lookups of a bulk change or {}; count, of jobs, None if unknown;
+# as "requeue"; selection, the lookups of a bulk change or {}; count, of jobs, None if unknown;
 # reason; site, the AdminSite or None. The sender is the class of what was acted on.
 admin_action_performed = Signal()
 

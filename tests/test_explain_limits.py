@@ -90,7 +90,7 @@ def test_while_another_of_its_key_runs_that_is_said_first(worker: int) -> None:
     ]
 
 
-def test_jobs_that_are_scheduled_or_held_from_the_start_do_not_block_their_key() -> None:
+def test_jobs_that_are_scheduled_or_blocked_from_the_start_do_not_hold_up_their_key() -> None:
     make_job(concurrency_key="shop:7", run_after=LATER)
     make_job(concurrency_key="shop:7", hold="dependencies")
     assert explain(make_job(concurrency_key="shop:7")).is_ready_to_run

@@ -211,7 +211,7 @@ class TestRolling:
                 [value],
             )
 
-    @pytest.mark.parametrize("column", ["ready", "running", "scheduled", "retrying", "held"])
+    @pytest.mark.parametrize("column", ["ready", "running", "scheduled", "retrying", "blocked"])
     @pytest.mark.parametrize("value", [-1, 10**12 + 1])
     def test_samples_are_counts(self, column: str, value: int) -> None:
         with pytest.raises(IntegrityError, match=f"pgjobs_queue_sample_{column}_check"):

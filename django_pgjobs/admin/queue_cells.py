@@ -111,7 +111,7 @@ def _unfinished(queue: QueueLine, jobs_url: str, spark: Spark | None) -> Iterato
     later = (
         ("retrying", size.retrying, _("retrying")),
         ("scheduled", size.scheduled, _("scheduled")),
-        ("blocked", size.held, _("blocked")),
+        ("blocked", size.blocked, _("blocked")),
     )
     lines = ((link(tab, number), label) for tab, number, label in later if number)
     yield format_html_join("", '<span class="pgjobs-line">{} {}</span>', lines) or "0"

@@ -36,7 +36,7 @@ COLUMNS = (
 
 FIELD = "jobs_of_row"
 # What can be done from there without asking anything.
-OFFERED = ("retry", "run_now", "cancel")
+OFFERED = ("requeue", "run_now", "cancel")
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Any]

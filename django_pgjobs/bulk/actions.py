@@ -77,7 +77,7 @@ def _when(options: ChosenOptions) -> RunTimes:
     }
 
 
-def _retry(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
+def _requeue(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     effect = requeue_jobs(cursor, ids, times=_when(options))
     if options.get("reset_attempts"):
         done = set(effect.changed)
@@ -124,7 +124,7 @@ def _refuse(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     raise TypeError("an export changes nothing.")
 
 
-def _suits_retry(options: ChosenOptions) -> Q:
+def _suits_requeue(options: ChosenOptions) -> Q:
     condition = Q(status__in=sorted(FINISHED))
     if options.get("reset_attempts"):
         condition |= Q(status=JobStatus.READY, attempts__gt=0)
@@ -152,12 +152,12 @@ ACTIONS = {
     action.name: action
     for action in (
         Action(
-            "retry",
-            _("Retry"),
+            "requeue",
+            _("Requeue"),
             Verb.OPERATE,
             (JobStatus.READY, *_FINISHED),
-            _suits_retry,
-            _retry,
+            _suits_requeue,
+            _requeue,
         ),
         Action(
             "run_now",

@@ -29,7 +29,7 @@ class Selection:
     """Jobs by `lookups`, as far as they existed and had finished when it was pinned.
 
     Until then *until* and *max_id* are None. Jobs that are enqueued or finish later are not those
-    that somebody looked at; and a retry of failed jobs that fail again would never end.
+    that somebody looked at; and a requeue of failed jobs that fail again would never end.
     """
 
     lookups: Mapping[str, Any] = field(default_factory=dict)

@@ -32,7 +32,7 @@ def tree_to_retry(verb: str, selection: Selection) -> int | None:
 
     One of some jobs of a tree is that of any jobs: a cancel is not taken back.
     """
-    is_whole = verb == "retry" and set(selection.lookups) == {"tree", "status__in"}
+    is_whole = verb == "requeue" and set(selection.lookups) == {"tree", "status__in"}
     return selection.lookups["tree"] if is_whole else None
 
 

@@ -44,7 +44,7 @@ Prints a line per queue, and what is paused: what the page Queues of the admin s
   run       jobs that run; 3/4 where the queue has a limit of 4
   retry     jobs that wait for their next attempt
   sched     jobs for later
-  held      jobs that wait for other jobs
+  blocked   jobs that wait for other jobs
   oldest    how long the oldest ready job has waited
   done/min  jobs that ended per minute, in the last five minutes that are over
   fail%     how many of 100 jobs that ended in the last hour failed, without cancelled ones
@@ -65,7 +65,7 @@ NUMBERS = (
     "run",
     "retry",
     "sched",
-    "held",
+    "blocked",
     "oldest",
     "done/min",
     "fail%",
@@ -171,7 +171,7 @@ def _cells(stats: Stats, line: QueueLine) -> list[str]:
     row, size = line.row, line.size
     counts = [NONE] * 5
     if size is not None:
-        numbers = (size.ready, size.running, size.retrying, size.scheduled, size.held)
+        numbers = (size.ready, size.running, size.retrying, size.scheduled, size.blocked)
         counts = [_counted(size, number) for number in numbers]
     if row.max_running is not None:
         counts[1] += f"/{row.max_running}"
@@ -261,7 +261,7 @@ def _as_values(stats: Stats, line: QueueLine) -> dict[str, Any]:
         "max_running": row.max_running,
         "retrying": size and size.retrying,
         "scheduled": size and size.scheduled,
-        "held": size and size.held,
+        "blocked": size and size.blocked,
         "is_cut": size and size.is_cut,
         "measured_at": size and size.measured_at,
         "waiting_since": row.waiting_since,

@@ -59,7 +59,7 @@ CONNECTIONS = Metric(
 QUEUE_JOBS = Metric(
     "pgjobs_queue_jobs",
     GAUGE,
-    "Jobs that have not finished: ready, running, scheduled, retrying or held.",
+    "Jobs that have not finished: ready, running, scheduled, retrying or blocked.",
     ("queue", "state"),
 )
 QUEUE_JOBS_AT = Metric(

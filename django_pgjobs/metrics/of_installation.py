@@ -39,7 +39,7 @@ ASKED_SECONDS = 1.5
 FEWEST = 1
 Key = TypeVar("Key", bound=Hashable)
 
-STATES = ("ready", "running", "scheduled", "retrying", "held")
+STATES = ("ready", "running", "scheduled", "retrying", "blocked")
 OUTCOMES = ("successful", "failed", "cancelled", "retried", "lost")
 
 

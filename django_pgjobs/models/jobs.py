@@ -294,7 +294,7 @@ class Job(models.Model):
         verbose_name_plural = _("jobs")
         default_permissions = ("view", "delete")
         permissions = (
-            ("operate_job", "Can retry, cancel, discard and change jobs"),
+            ("operate_job", "Can requeue, cancel, discard and change jobs"),
             ("enqueue_job", "Can enqueue jobs"),
             ("reveal_job", "Can see the masked values of jobs"),
         )

@@ -75,7 +75,7 @@ class QueueSample(models.Model):
     running = models.BigIntegerField(_("running"), default=0)
     scheduled = models.BigIntegerField(_("scheduled"), default=0)
     retrying = models.BigIntegerField(_("retrying"), default=0)
-    held = models.BigIntegerField(_("held"), default=0)
+    blocked = models.BigIntegerField(_("blocked"), default=0)
     waiting_since = InstantField(_("waiting since"), null=True)
     last_job_id = models.BigIntegerField(_("last job id"), null=True)
     counted_job_id = models.BigIntegerField(_("counted job id"), null=True)

@@ -32,7 +32,7 @@ class Size(NamedTuple):
     running: int
     scheduled: int
     retrying: int
-    held: int
+    blocked: int
     measured_at: datetime
     is_cut: bool
 

@@ -11,8 +11,8 @@
 --     are asked), max_next integer (jobs of each); also_names text[] (queues that are given);
 --     queue_name text (NULL: all queues)
 -- Returns: a row of all queues, whose queue_name is NULL, and one of each, unordered; ready, running,
---     scheduled, retrying, held, measured_at, is_cut as list_sizes.sql returns them (the first five
---     NULL: not known); since when the oldest waits that may run, or NULL; max_running, boost, note
+--     scheduled, retrying, blocked, measured_at, is_cut as list_sizes.sql returns them (the first
+--     five NULL: not known); since when the oldest waits that may run, or NULL; max_running, boost, note
 --     of its settings or NULL; paused_at (NULL: not paused), reason, paused_by, resume_at of its
 --     pause; workers that take jobs of it, and their slots; do ready jobs wait in it that no live
 --     worker takes?
@@ -129,7 +129,7 @@ SELECT
     seen.queue_name,
     COALESCE(sized.ready, total.least), COALESCE(sized.running, total.least),
     COALESCE(sized.scheduled, total.least), COALESCE(sized.retrying, total.least),
-    COALESCE(sized.held, total.least), total.measured_at, total.is_cut, waiting.since,
+    COALESCE(sized.blocked, total.least), total.measured_at, total.is_cut, waiting.since,
     settings.max_running, settings.boost, settings.note,
     paused.paused_at, paused.reason, paused.paused_by, paused.resume_at,
     serving.workers, serving.slots, unserved.queue_name IS NOT NULL

@@ -14,12 +14,12 @@ WITH found AS (
 ),
 {found.sizes}
 INSERT INTO pgjobs_queue_sample (
-    queue_name, ready, running, scheduled, retrying, held, waiting_since, last_job_id,
+    queue_name, ready, running, scheduled, retrying, blocked, waiting_since, last_job_id,
     counted_job_id, is_cut
 )
 SELECT
     size.queue_name, size.ready, size.running, size.scheduled, size.retrying,
-    size.held, size.waiting_since,
+    size.blocked, size.waiting_since,
     CASE
         WHEN size.is_sum
             THEN COALESCE(pg_sequence_last_value('pgjobs_job_id_seq'::regclass), 0)

@@ -163,7 +163,7 @@ counted AS MATERIALIZED (
         count(*) FILTER (WHERE {it}.status = 'running') AS running,
         count(*) FILTER (WHERE {{it}.is_scheduled}) AS scheduled,
         count(*) FILTER (WHERE {{it}.is_retrying}) AS retrying,
-        count(*) FILTER (WHERE {{it}.is_blocked}) AS held,
+        count(*) FILTER (WHERE {{it}.is_blocked}) AS blocked,
         min({{it}.waiting_since}) FILTER (WHERE {{it}.is_ready}) AS waiting_since
     FROM {it}
     GROUP BY {it}.queue_name
@@ -175,13 +175,13 @@ size AS (
         COALESCE(sum(counted.running), 0)::bigint AS running,
         COALESCE(sum(counted.scheduled), 0)::bigint AS scheduled,
         COALESCE(sum(counted.retrying), 0)::bigint AS retrying,
-        COALESCE(sum(counted.held), 0)::bigint AS held,
+        COALESCE(sum(counted.blocked), 0)::bigint AS blocked,
         min(counted.waiting_since) AS waiting_since
     FROM counted
     UNION ALL
     SELECT
         counted.queue_name, FALSE, counted.jobs, counted.ready, counted.running,
-        counted.scheduled, counted.retrying, counted.held, counted.waiting_since
+        counted.scheduled, counted.retrying, counted.blocked, counted.waiting_since
     FROM counted
 )""",
     # Of a parameter, seconds after which a minute is written: the end of the last one that is.
@@ -256,7 +256,8 @@ newest AS MATERIALIZED (
     FROM (
         SELECT
             sample.measured_at,
-            sample.ready + sample.running + sample.scheduled + sample.retrying + sample.held AS jobs
+            sample.ready + sample.running + sample.scheduled + sample.retrying
+            + sample.blocked AS jobs
         FROM pgjobs_queue_sample AS sample
         WHERE sample.queue_name IS NULL AND sample.measured_at <= statement_timestamp()
         ORDER BY sample.measured_at DESC
@@ -283,7 +284,7 @@ unsampled AS (
 {unsampled.sizes},
 sized AS MATERIALIZED (
     SELECT
-        size.queue_name, size.ready, size.running, size.scheduled, size.retrying, size.held,
+        size.queue_name, size.ready, size.running, size.scheduled, size.retrying, size.blocked,
         statement_timestamp() AS measured_at, NOT few.holds AS is_cut
     FROM size
     CROSS JOIN few
@@ -291,7 +292,7 @@ sized AS MATERIALIZED (
     UNION ALL
     SELECT
         sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
-        sample.held, sample.measured_at, sample.is_cut
+        sample.blocked, sample.measured_at, sample.is_cut
     FROM pgjobs_queue_sample AS sample
     WHERE sample.measured_at = (SELECT newest.measured_at FROM newest)
 )""",

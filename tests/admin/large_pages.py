@@ -95,7 +95,7 @@ SELECTIONS = {
 }
 # Days that have passed since what the filters call so.
 AGES = {"long_ago": 20, "month": 29}
-VERBS = ("retry", "cancel", "discard", "delete")
+VERBS = ("requeue", "cancel", "discard", "delete")
 
 
 class Page(NamedTuple):
@@ -240,5 +240,7 @@ def _changes(client: Client) -> Iterator[Page]:
             yield Page(f"change: {verb}, {name}", bulk_address(job_admin, verb, Selection(lookups)))
     newest = Job.objects.filter(status="failed").order_by("-finished_at")
     ids = newest.values_list("pk", flat=True)[:200]
-    yield Page("change: retry, 200 ticked", bulk_address(job_admin, "retry", Selection.ids(ids)))
+    yield Page(
+        "change: requeue, 200 ticked", bulk_address(job_admin, "requeue", Selection.ids(ids))
+    )
     yield Page("change: list of changes", reverse("admin:pgjobs_job_bulk"))

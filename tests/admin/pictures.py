@@ -33,7 +33,7 @@ PICTURES = {
     "queue": "queue, paused",
     "limits": "limits",
     "system": "system",
-    "bulk-change": "bulk, retry",
+    "bulk-change": "bulk, requeue",
     "bulk-progress": "bulk change",
     "row": "row with jobs",
 }

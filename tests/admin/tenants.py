@@ -165,7 +165,7 @@ class Rows:
         ).pk  # fmt: skip
         twins = [[self.own["twin"], self.theirs["twin"]]]
         self.own_change = BulkChange.objects.create(
-            user_id=str(person.pk), verb="retry", selection=Selection.ids([1]).pinned().to_json(),
+            user_id=str(person.pk), verb="requeue", selection=Selection.ids([1]).pinned().to_json(),
             conflicts=1, conflict_ids=twins, job_id=self.theirs["ready"],
         ).pk  # fmt: skip
         logged = ((Job, NUMBER + 1), (Worker, worker), (Batch, self.their_batch))

@@ -73,14 +73,14 @@ def test_a_bulk_change_is_recorded_with_its_number(boss: User) -> None:
 def test_the_signal_says_what_was_done(boss: User, heard: list[dict[str, Any]]) -> None:
     record(
         boss,
-        "retry",
+        "requeue",
         count=3,
         selection={"status": "failed"},
         reason="again",
         site=admin.site,
     )
     [said] = heard
-    assert (said["sender"], said["user"], said["action"]) == (Job, boss, "retry")
+    assert (said["sender"], said["user"], said["action"]) == (Job, boss, "requeue")
     assert (said["count"], said["selection"]) == (3, {"status": "failed"})
     assert (said["reason"], said["site"]) == ("again", admin.site)
 
@@ -91,7 +91,7 @@ def test_a_receiver_that_raises_changes_nothing(boss: User) -> None:
 
     admin_action_performed.connect(fail)
     try:
-        record(boss, "retry", target="x")
+        record(boss, "requeue", target="x")
     finally:
         admin_action_performed.disconnect(fail)
     assert LogEntry.objects.count() == 1
@@ -108,7 +108,7 @@ def test_the_line_in_the_log_is_one_line(boss: User, caplog: pytest.LogCaptureFi
 
 def test_of_many_jobs_the_first_hundred_have_an_entry(boss: User) -> None:
     ids = make_jobs(120)
-    record_jobs(boss, "retry", ids, reason="why")
+    record_jobs(boss, "requeue", ids, reason="why")
     entries = LogEntry.objects.all()
     assert {entry.object_id for entry in entries} == {str(job_id) for job_id in ids[:100]}
     assert entries[0].object_repr.startswith("tests.tasks.add #")
@@ -120,5 +120,5 @@ def test_jobs_that_are_deleted_have_an_entry_too(boss: User) -> None:
 
 
 def test_a_long_name_is_cut(boss: User) -> None:
-    record(boss, "retry", job=Job.objects.get(pk=make_job("x" * 500)))
+    record(boss, "requeue", job=Job.objects.get(pk=make_job("x" * 500)))
     assert len(LogEntry.objects.get().object_repr) == 200

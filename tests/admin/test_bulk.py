@@ -60,7 +60,7 @@ def test_finished_jobs_are_retried_whatever_they_came_to(boss: User) -> None:
         for status in ("failed", "cancelled", "successful")
     ]
     waiting = make_job()
-    change = do(boss, "retry", *ids, waiting)
+    change = do(boss, "requeue", *ids, waiting)
     assert (change.changed, change.passed_over, change.conflicts) == (3, 0, 0)
     rows = [get_job(job_id) for job_id in ids]
     assert {row.status for row in rows} == {"ready"}
@@ -71,7 +71,7 @@ def test_finished_jobs_are_retried_whatever_they_came_to(boss: User) -> None:
 
 def test_a_retry_is_spread_over_a_time(boss: User) -> None:
     ids = make_jobs(50, status="failed", finished_at=NOW)
-    do(boss, "retry", *ids, spread=3600.0)
+    do(boss, "requeue", *ids, spread=3600.0)
     due = [get_job(job_id).due_at for job_id in ids]
     assert len(set(due)) == 50
     now = datetime.now(UTC)
@@ -82,16 +82,16 @@ def test_a_retry_is_spread_over_a_time(boss: User) -> None:
 def test_a_retry_is_put_off_to_a_time(boss: User) -> None:
     job_id = make_job(status="failed", finished_at=NOW)
     at = datetime(2090, 1, 2, 3, 4, tzinfo=UTC)
-    do(boss, "retry", job_id, at=at.isoformat())
+    do(boss, "requeue", job_id, at=at.isoformat())
     assert get_job(job_id).run_after == at
 
 
 def test_resetting_attempts_is_for_jobs_that_wait_for_the_next_one(boss: User) -> None:
     retrying = make_job(attempts=4, lost_count=1, due_at=LATER, errors=[{"message": "x"}])
     fresh = make_job(due_at=LATER, run_after=LATER)
-    assert do(boss, "retry", retrying, fresh).changed == 0
+    assert do(boss, "requeue", retrying, fresh).changed == 0
     assert get_job(retrying).attempts == 4
-    assert do(boss, "retry", retrying, fresh, reset_attempts=True).changed == 1
+    assert do(boss, "requeue", retrying, fresh, reset_attempts=True).changed == 1
     row = get_job(retrying)
     assert (row.attempts, row.lost_count, row.due_at) == (0, 0, None)
     assert row.errors == [{"message": "x"}]
@@ -102,7 +102,7 @@ def test_a_job_whose_unique_key_another_one_has_stays_and_is_told(boss: User) ->
     ids = make_jobs(3, status="failed", finished_at=NOW)
     stuck = make_job(status="failed", finished_at=NOW, unique_key="k")
     twin = make_job(unique_key="k")
-    change = do(boss, "retry", *ids, stuck)
+    change = do(boss, "requeue", *ids, stuck)
     assert (change.changed, change.conflicts) == (3, 1)
     assert change.conflict_ids == [[stuck, twin]]
     assert get_job(stuck).status == "failed"
@@ -110,7 +110,7 @@ def test_a_job_whose_unique_key_another_one_has_stays_and_is_told(boss: User) ->
 
 def test_of_several_jobs_with_one_unique_key_one_is_retried(boss: User) -> None:
     ids = make_jobs(3, status="failed", finished_at=NOW, unique_key="k")
-    change = do(boss, "retry", *ids)
+    change = do(boss, "requeue", *ids)
     assert (change.changed, change.conflicts) == (1, 2)
     assert count_jobs(status="ready") == 1
 
@@ -173,14 +173,14 @@ def test_only_finished_jobs_are_deleted(boss: User) -> None:
 
 
 def test_what_is_enqueued_or_fails_later_is_left_alone(boss: User) -> None:
-    """Otherwise a change that retries what fails again would never end."""
+    """Otherwise a change that requeues what fails again would never end."""
     old = make_job(status="failed", finished_at=ago(60))
     pinned = Selection({"status": "failed"}).pinned()
     new = make_job(status="failed", finished_at=ago(60))
     again = make_job(status="failed", finished_at=LATER)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_job SET id = %s WHERE id = %s", [old - 1, again])
-    change = create_change(ACTIONS["retry"], pinned, {}, user=boss)
+    change = create_change(ACTIONS["requeue"], pinned, {}, user=boss)
     run_change(change.pk)
     assert get_job(old).status == "ready"
     assert get_job(new).status == get_job(old - 1).status == "failed"
@@ -188,7 +188,7 @@ def test_what_is_enqueued_or_fails_later_is_left_alone(boss: User) -> None:
 
 def test_a_selection_that_is_not_pinned_is_refused(boss: User) -> None:
     with pytest.raises(ValueError, match="pinned"):
-        create_change(ACTIONS["retry"], Selection({}), {}, user=boss)
+        create_change(ACTIONS["requeue"], Selection({}), {}, user=boss)
 
 
 @pytest.mark.parametrize(("page_jobs", "window_rows"), [(1, 1), (2, 3), (3, 2), (7, 100), (100, 5)])
@@ -206,7 +206,7 @@ def test_a_walk_meets_every_job_once(page_jobs: int, window_rows: int) -> None:
     walk = Walk(
         selection,
         statuses,
-        ACTIONS["discard"].suits({}) | ACTIONS["retry"].suits({}),
+        ACTIONS["discard"].suits({}) | ACTIONS["requeue"].suits({}),
         lambda jobs: jobs,
         page_jobs=page_jobs,
         window_rows=window_rows,
@@ -240,7 +240,7 @@ def test_an_interrupted_change_goes_on_where_it_was(
 ) -> None:
     ids = make_jobs(5, status="failed", finished_at=NOW)
     monkeypatch.setattr(walking, "PAGE_JOBS", 2)
-    change = change_of(boss, "retry", Selection({"status": "failed"}), total=5)
+    change = change_of(boss, "requeue", Selection({"status": "failed"}), total=5)
     assert len(run_page(change.pk).changed) == 2
 
     def fail(*args: Any) -> Effect:
@@ -248,7 +248,7 @@ def test_an_interrupted_change_goes_on_where_it_was(
         raise DatabaseError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setitem(ACTIONS, "retry", replace(ACTIONS["retry"], apply=fail))
+        patch.setitem(ACTIONS, "requeue", replace(ACTIONS["requeue"], apply=fail))
         with pytest.raises(DatabaseError):
             run_page(change.pk)
     change.refresh_from_db()
@@ -265,7 +265,7 @@ def test_an_interrupted_change_goes_on_where_it_was(
 def test_a_cancelled_change_ends_between_pages(boss: User, monkeypatch: pytest.MonkeyPatch) -> None:
     make_jobs(5, status="failed", finished_at=NOW)
     monkeypatch.setattr(walking, "PAGE_JOBS", 2)
-    change = change_of(boss, "retry", Selection({"status": "failed"}))
+    change = change_of(boss, "requeue", Selection({"status": "failed"}))
     run_page(change.pk)
     assert bulk.cancel_change(change.pk)
     assert not bulk.cancel_change(change.pk)
@@ -278,7 +278,7 @@ def test_whoever_may_no_longer_stops_their_change(boss: User, how: str) -> None:
     user = User.objects.create_user("operator", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="operate_job"))
     job_id = make_job(status="failed", finished_at=NOW)
-    change = change_of(user, "retry", Selection.ids([job_id]))
+    change = change_of(user, "requeue", Selection.ids([job_id]))
     if how == "inactive":
         User.objects.filter(pk=user.pk).update(is_active=False)
     elif how == "no staff":
@@ -303,7 +303,7 @@ def test_the_projects_function_narrows_a_change(boss: User) -> None:
     mine = make_job(status="failed", finished_at=NOW, queue_name="mail")
     other = make_job(status="failed", finished_at=NOW)
     with override_settings(PGJOBS={"ADMIN_PERMISSION": f"{__name__}.only_mail"}):
-        change = do(boss, "retry", mine, other)
+        change = do(boss, "requeue", mine, other)
     assert change.changed == 1
     assert get_job(other).status == "failed"
 
@@ -311,7 +311,7 @@ def test_the_projects_function_narrows_a_change(boss: User) -> None:
 def test_a_large_change_is_done_by_a_job(boss: User) -> None:
     make_worker()
     ids = make_jobs(30, status="failed", finished_at=NOW)
-    change = change_of(boss, "retry", Selection({"status": "failed"}), spread=86_400.0)
+    change = change_of(boss, "requeue", Selection({"status": "failed"}), spread=86_400.0)
     bulk.enqueue_change(change)
     assert change.job_id is not None
     bulk.enqueue_change(change)

@@ -130,7 +130,7 @@ def test_what_retries_cancels_nothing_that_had_to_be_counted(
     small: None, nothing_is_counted: None, admin_client: Client
 ) -> None:
     make_old_jobs(7, "successful")
-    where = counting(address("retry", Selection({"status": "successful", **OLD})))
+    where = counting(address("requeue", Selection({"status": "successful", **OLD})))
     assert "cancelled with them" not in text_of(admin_client, where)
 
 
@@ -172,7 +172,7 @@ def test_what_ends_nothing_is_counted_when_it_is_done(
     counted_later: None, admin_client: Client
 ) -> None:
     make_old_jobs(7, "failed")
-    confirm(admin_client, address("retry", Selection({"status": "failed", **OLD})))
+    confirm(admin_client, address("requeue", Selection({"status": "failed", **OLD})))
     change = BulkChange.objects.get()
     assert (change.total, change.changed, change.job_id) == (7, 7, None)
 
@@ -183,7 +183,7 @@ def test_jobs_that_wait_for_their_retry_are_counted_beside_the_others(small: Non
     make_jobs(4, OLD["task_path"])
     make_jobs(4)
     selection = Selection(OLD).pinned()
-    found = previewing.preview(ACTIONS["retry"], selection, lambda jobs: jobs)
+    found = previewing.preview(ACTIONS["requeue"], selection, lambda jobs: jobs)
     assert (found.exact, found.more, found.dependants) == (7, 2, 0)
 
 
@@ -325,10 +325,10 @@ def test_what_was_not_looked_at_may_run_once_more(
     make_old_jobs(7, "successful")
     make_old_jobs(2, "failed")
     words = "may have been successful, and run once more."
-    where = address("retry", Selection(OLD))
+    where = address("requeue", Selection(OLD))
     for asked in (where, counting(where)):
         assert words in text_of(admin_client, asked)
-    failed = address("retry", Selection({"status": "failed", **OLD}))
+    failed = address("requeue", Selection({"status": "failed", **OLD}))
     assert words not in text_of(admin_client, failed)
 
 

@@ -31,7 +31,7 @@ def test_the_page_says_what_would_be_changed_and_what_is_skipped(admin_client: C
     make_jobs(2)
     make_running_job()
     make_job(attempts=2, due_at=sql.SQL("now() + interval '1 hour'"))
-    text = text_of(admin_client, address("retry", Selection({})))
+    text = text_of(admin_client, address("requeue", Selection({})))
     assert "4 jobs." in text
     assert "● Ready 3" in text
     assert "▶ Running 1" in text
@@ -43,9 +43,9 @@ def test_the_page_says_what_would_be_changed_and_what_is_skipped(admin_client: C
 @pytest.mark.parametrize("count", [1, 12])
 def test_the_button_says_what_it_does_to_how_many(admin_client: Client, count: int) -> None:
     make_jobs(count, status="failed", finished_at=NOW)
-    text = admin_client.get(address("retry", FAILED)).content.decode()
+    text = admin_client.get(address("requeue", FAILED)).content.decode()
     jobs = "1 job" if count == 1 else f"{count} jobs"
-    assert f'value="Retry: {jobs}"' in text
+    assert f'value="Requeue: {jobs}"' in text
 
 
 def test_the_page_says_more_than_it_counts(
@@ -58,7 +58,7 @@ def test_the_page_says_more_than_it_counts(
     monkeypatch.setattr(previewing, "_count_exactly", lambda *args, **flags: None)
     make_jobs(9, status="failed", finished_at=NOW)
     make_jobs(9)
-    text = text_of(admin_client, address("retry", Selection({})))
+    text = text_of(admin_client, address("requeue", Selection({})))
     assert "more than 5 jobs" in text
     assert "● Ready more than 3" in text
     assert "done by a worker, in the background" in text
@@ -89,7 +89,7 @@ def test_the_numbers_of_queues_and_tasks_add_up_to_the_number_of_jobs(
     monkeypatch.setattr(previewing, "MAX_COUNTED", 5)
     make_jobs(4, status="failed", finished_at=NOW)
     make_jobs(6, status="failed", finished_at=NOW, queue_name="mail")
-    text = text_of(admin_client, address("retry", FAILED) + "&count=1")
+    text = text_of(admin_client, address("requeue", FAILED) + "&count=1")
     assert "10 jobs. ✕ Failed 10 " in text
     assert "Jobs mail tests.tasks.add 6 default tests.tasks.add 4 Some of them" in text
 
@@ -107,7 +107,7 @@ def test_a_count_that_takes_too_long_is_left_out(
         monkeypatch.setattr(previewing, name, 0.01)
     for name in ("_preview", "_walk_of"):
         monkeypatch.setattr(previewing, name, read_for_ever)
-    assert "too long to count" in text_of(admin_client, address("retry", FAILED) + "&count=1")
+    assert "too long to count" in text_of(admin_client, address("requeue", FAILED) + "&count=1")
 
 
 @pytest.mark.parametrize("verb", ACTIONS)
@@ -139,14 +139,14 @@ def test_a_small_change_is_done_at_once_and_told(admin_client: Client) -> None:
     stuck = make_job(status="failed", finished_at=NOW, unique_key="k")
     twin = make_job(unique_key="k")
     back = page("job", "changelist") + "?tab=failed"
-    where = address("retry", FAILED, back=back)
+    where = address("requeue", FAILED, back=back)
     token = token_of(admin_client, where)
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM pgjobs_job WHERE id = %s", [ids[0]])
     response = admin_client.post(where, {"preview": token, "when": "now", "reason": "why not"})
     assert (response.status_code, response["Location"]) == (302, back)
     text = said(admin_client)
-    assert text == (f"2 jobs retried, 1 passed over, 1 in conflict with a unique job (#{twin}).")
+    assert text == (f"2 jobs requeued, 1 passed over, 1 in conflict with a unique job (#{twin}).")
     assert get_job(stuck).status == "failed"
     change = BulkChange.objects.get()
     assert (change.total, change.reason) == (4, "why not")
@@ -163,25 +163,25 @@ def test_every_action_can_be_confirmed(admin_client: Client, verb: str) -> None:
     assert response.status_code == 302
     change = BulkChange.objects.get()
     assert change.finished_at is not None
-    assert change.changed == {"retry": 2, "discard": 3, "delete": 2}.get(verb, 1)
+    assert change.changed == {"requeue": 2, "discard": 3, "delete": 2}.get(verb, 1)
 
 
 @pytest.mark.parametrize(
     ("verb", "fields", "problem"),
     [
-        ("retry", {"when": "spread", "amount": "", "unit": "60"}, "Say how long."),
-        ("retry", {"when": "spread", "amount": "-1", "unit": "60"}, "greater than or equal to 1"),
-        ("retry", {"when": "spread", "amount": "9999999", "unit": "86400"}, "at most ten years"),
-        ("retry", {"when": "spread", "amount": "9" * 400, "unit": "60"}, "at most ten years"),
+        ("requeue", {"when": "spread", "amount": "", "unit": "60"}, "Say how long."),
+        ("requeue", {"when": "spread", "amount": "-1", "unit": "60"}, "greater than or equal to 1"),
+        ("requeue", {"when": "spread", "amount": "9999999", "unit": "86400"}, "at most ten years"),
+        ("requeue", {"when": "spread", "amount": "9" * 400, "unit": "60"}, "at most ten years"),
         ("postpone", {"when": "in", "amount": "9" * 400, "unit": "1"}, "at most ten years"),
-        ("retry", {"when": "at", "at": ""}, "Say when."),
-        ("retry", {"when": "at", "at": "soon"}, "Enter a valid date/time."),
+        ("requeue", {"when": "at", "at": ""}, "Say when."),
+        ("requeue", {"when": "at", "at": "soon"}, "Enter a valid date/time."),
         (
-            "retry",
+            "requeue",
             {"when": "at", "at": "9999-12-31 23:59"},
             "Expected a time from 0001-01-02 00:00+00:00 to 9999-12-30 00:00+00:00.",
         ),
-        ("retry", {"when": "never"}, "Select a valid choice"),
+        ("requeue", {"when": "never"}, "Select a valid choice"),
         ("postpone", {"when": "now"}, "Select a valid choice"),
         ("move", {}, "Give a queue, a priority, or both."),
         ("move", {"priority": "101"}, "less than or equal to 100"),
@@ -204,7 +204,7 @@ def test_options_of_a_retry_reach_the_jobs(admin_client: Client) -> None:
     job_id = make_job(status="failed", finished_at=NOW)
     waiting = make_job(attempts=3, due_at=sql.SQL("now() + interval '1 hour'"))
     fields = {"when": "at", "at": "2090-01-02T03:04", "reset_attempts": "on"}
-    confirm(admin_client, address("retry", Selection({})), **fields)
+    confirm(admin_client, address("requeue", Selection({})), **fields)
     # The time zone of the tests is five hours and 45 minutes ahead.
     assert get_job(job_id).run_after.isoformat() == "2090-01-01T21:19:00+00:00"
     assert get_job(waiting).attempts == 0
@@ -220,7 +220,7 @@ def test_what_is_deleted_keeps_its_name_in_the_log(admin_client: Client) -> None
 
 def test_jobs_that_fail_after_the_preview_are_left_alone(admin_client: Client) -> None:
     make_job(status="failed", finished_at=NOW)
-    where = address("retry", FAILED)
+    where = address("requeue", FAILED)
     token = token_of(admin_client, where)
     later = make_job(status="failed", finished_at=sql.SQL("clock_timestamp() + interval '1 s'"))
     admin_client.post(where, {"preview": token, "when": "now"})
@@ -237,10 +237,12 @@ def test_a_link_that_is_damaged_or_old_is_refused(admin_client: Client, selectio
         "expired": signing.dumps(FAILED.to_json(), salt="another"),
         "unknown lookup": signing.dumps({"lookups": {"args__x": 1}}, salt=asking.SALT),
     }.get(selection, selection)
-    query = {"verb": "retry", "selection": given}
+    query = {"verb": "requeue", "selection": given}
     for response in (
         admin_client.get(page("job", "bulk"), query),
-        admin_client.post(page("job", "bulk") + f"?verb=retry&selection={given}", {"when": "now"}),
+        admin_client.post(
+            page("job", "bulk") + f"?verb=requeue&selection={given}", {"when": "now"}
+        ),
     ):
         assert response.status_code == 302
         assert response["Location"] == page("job", "changelist")
@@ -257,10 +259,10 @@ def test_a_preview_of_another_page_person_or_time_does_nothing(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = make_job(status="failed", finished_at=NOW)
-    where = address("retry", FAILED)
+    where = address("requeue", FAILED)
     theirs = token_of(log_in("view_job", "operate_job"), where)
     discarding = token_of(admin_client, address("discard", FAILED))
-    everything = token_of(admin_client, address("retry", Selection({})))
+    everything = token_of(admin_client, address("requeue", Selection({})))
     for token in ("", "x", theirs, discarding, everything):
         response = admin_client.post(where, {"preview": token, "when": "now"})
         assert response["Location"] == where
@@ -273,13 +275,13 @@ def test_a_preview_of_another_page_person_or_time_does_nothing(
 
 def test_one_returns_to_a_page_of_this_site_only(admin_client: Client) -> None:
     make_job(status="failed", finished_at=NOW)
-    where = address("retry", FAILED, back="https://evil.example/")
+    where = address("requeue", FAILED, back="https://evil.example/")
     assert confirm(admin_client, where)["Location"] == page("job", "changelist")
 
 
 def test_nothing_to_do_is_said(admin_client: Client) -> None:
     make_job()
-    assert "no job that this can be done to" in text_of(admin_client, address("retry", FAILED))
+    assert "no job that this can be done to" in text_of(admin_client, address("requeue", FAILED))
 
 
 @pytest.mark.parametrize("verb", [verb for verb in ACTIONS if verb != "export"])
@@ -293,7 +295,7 @@ def test_who_may_only_view_can_do_nothing(verb: str, method: str) -> None:
 
 def test_deleting_and_operating_are_two_permissions() -> None:
     client = log_in("view_job", "operate_job")
-    assert client.get(address("retry", FAILED)).status_code == 200
+    assert client.get(address("requeue", FAILED)).status_code == 200
     assert client.get(address("delete", FAILED)).status_code == 403
 
 

@@ -24,7 +24,7 @@ def test_a_large_change_is_left_to_a_worker(
 ) -> None:
     monkeypatch.setattr(asking, "INLINE_JOBS", 5)
     make_jobs(9, status="failed", finished_at=NOW)
-    response = confirm(admin_client, address("retry", FAILED), reason="after the outage")
+    response = confirm(admin_client, address("requeue", FAILED), reason="after the outage")
     change = BulkChange.objects.get()
     progress = page("job", "bulk_progress", change.pk)
     assert response["Location"] == progress
@@ -36,7 +36,7 @@ def test_a_large_change_is_left_to_a_worker(
     run_jobs()
     text = text_of(admin_client, progress)
     assert "Done" in text
-    assert "9 jobs retried." in text
+    assert "9 jobs requeued." in text
     assert 'name="cancel"' not in admin_client.get(progress).content.decode()
     assert "after the outage" in text_of(admin_client, page("job", "bulk"))
 
@@ -45,7 +45,7 @@ def open_change(user: User) -> BulkChange:
     """Return a change that a job waits to do."""
     make_jobs(3, status="failed", finished_at=NOW)
     change = BulkChange.objects.create(
-        verb="retry", user_id=str(user.pk), selection=FAILED.pinned().to_json(), total=3
+        verb="requeue", user_id=str(user.pk), selection=FAILED.pinned().to_json(), total=3
     )
     enqueue_change(change)
     return change
@@ -72,7 +72,7 @@ def test_an_interrupted_change_can_be_continued(admin_client: Client, admin_user
     change.refresh_from_db()
     assert change.job_id != first
     run_jobs()
-    assert "3 jobs retried." in text_of(admin_client, progress)
+    assert "3 jobs requeued." in text_of(admin_client, progress)
 
 
 def test_who_may_only_view_cannot_touch_a_change(admin_user: User) -> None:
@@ -96,7 +96,7 @@ def test_a_change_that_the_database_interrupts_can_be_continued(
         raise DatabaseError("gone")
 
     monkeypatch.setattr(asking, "run_change", fail)
-    response = confirm(admin_client, address("retry", FAILED))
+    response = confirm(admin_client, address("requeue", FAILED))
     change = BulkChange.objects.get()
     assert response["Location"] == page("job", "bulk_progress", change.pk)
     text = admin_client.get(response["Location"]).content.decode()
@@ -106,14 +106,14 @@ def test_a_change_that_the_database_interrupts_can_be_continued(
 
 def test_odd_changes_are_shown(admin_client: Client) -> None:
     BulkChange.objects.create(verb=HOSTILE, reason=HOSTILE, user_id=HOSTILE, error=HOSTILE)
-    change = BulkChange.objects.create(verb="retry", user_id="17", job_id=10**12, total=0)
+    change = BulkChange.objects.create(verb="requeue", user_id="17", job_id=10**12, total=0)
     assert admin_client.get(page("job", "bulk_progress", 10**12)).status_code == 404
     for row in BulkChange.objects.all():
         text = admin_client.get(page("job", "bulk_progress", row.pk)).content.decode()
         assert "<script>alert" not in text
     text = admin_client.get(page("job", "bulk")).content.decode()
     assert "<script>alert" not in text
-    assert f"Retry #{change.pk}" in text
+    assert f"Requeue #{change.pk}" in text
 
 
 def test_the_progress_page_stays_within_its_budget(admin_user: User) -> None:

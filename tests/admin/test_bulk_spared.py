@@ -106,7 +106,7 @@ FOR EACH ROW EXECUTE FUNCTION refuse_audited();
 """
 
 
-@pytest.mark.parametrize("verb", ["delete", "discard", "retry"])
+@pytest.mark.parametrize("verb", ["delete", "discard", "requeue"])
 def test_a_job_that_a_trigger_refuses_to_change_stops_no_others(
     boss: User, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:

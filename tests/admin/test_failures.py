@@ -268,14 +268,14 @@ def test_a_group_can_be_retried_and_discarded_by_who_may(
 ) -> None:
     make_failed("x", count=3)
     text = read(admin_client)
-    assert "Retry all" in text
+    assert "Requeue all" in text
     assert "Discard all" in text
     viewer = User.objects.create_user("viewer", is_staff=True)
     viewer.user_permissions.add(Permission.objects.get(codename="view_job"))
     client.force_login(viewer)
     text = read(client)
     assert "Refused" in text
-    assert "Retry all" not in text
+    assert "Requeue all" not in text
     assert reverse("admin:pgjobs_job_bulk") not in text
 
 

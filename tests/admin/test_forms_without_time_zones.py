@@ -74,7 +74,7 @@ def test_a_copy_and_a_retry_run_at_their_times(admin_client: Client) -> None:
     press(admin_client, job_id, "postpone", at=TYPED)
     assert Job.objects.get(pk=job_id).due_at == SEVEN
     failed = make_finished_job("failed", result=None)
-    confirm(admin_client, address("retry", Selection.ids([failed])), when="at", at=TYPED)
+    confirm(admin_client, address("requeue", Selection.ids([failed])), when="at", at=TYPED)
     assert Job.objects.get(pk=failed).run_after == SEVEN
 
 

@@ -24,9 +24,9 @@ OFFERED: dict[str, set[str]] = {
     "scheduled": {"run_now", "postpone", "cancel", "discard"},
     "running": {"cancel"},
     "asked to end": set(),
-    "successful": {"retry", "retry_at", "delete"},
-    "failed": {"retry", "retry_at", "discard", "delete"},
-    "cancelled": {"retry", "retry_at", "delete"},
+    "successful": {"requeue", "requeue_at", "delete"},
+    "failed": {"requeue", "requeue_at", "discard", "delete"},
+    "cancelled": {"requeue", "requeue_at", "delete"},
 }
 COLUMNS: dict[str, dict[str, Any]] = {
     "scheduled": {"status": "ready", "due_at": LATER, "run_after": LATER},
@@ -75,7 +75,7 @@ def test_who_may_only_view_has_no_button_and_is_refused(client: Client, name: st
 def test_operating_does_not_include_deleting(client: Client) -> None:
     user_with(client, "view_job", "operate_job")
     job_id = make("failed")
-    assert offered(job_page(client, job_id)) == {"retry", "retry_at", "discard"}
+    assert offered(job_page(client, job_id)) == {"requeue", "requeue_at", "discard"}
     assert client.post(page("job", "do", job_id, "delete")).status_code == 403
 
 
@@ -96,7 +96,7 @@ def test_a_hook_narrows_what_may_be_done(admin_client: Client, settings: Any) ->
     text = job_page(admin_client, other)
     assert not offered(text)
     assert page("job", "copy", other) not in text
-    assert admin_client.post(page("job", "do", other, "retry")).status_code == 403
+    assert admin_client.post(page("job", "do", other, "requeue")).status_code == 403
     assert admin_client.get(page("job", "copy", other)).status_code == 403
     assert admin_client.get(page("job", "change", other), {"reveal": "1"}).status_code == 403
 
@@ -113,7 +113,7 @@ def test_a_hook_can_hide_jobs(admin_client: Client, settings: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "status"),
     [
-        ("retry", "failed", "ready"),
+        ("requeue", "failed", "ready"),
         ("run_now", "scheduled", "ready"),
         ("cancel", "ready", "cancelled"),
         ("discard", "failed", "cancelled"),
@@ -143,7 +143,7 @@ def test_a_discarded_job_says_who_did_it(admin_client: Client) -> None:
 
 def test_a_time_is_taken_in_the_current_time_zone(admin_client: Client) -> None:
     job_id = make("failed")
-    press(admin_client, job_id, "retry_at", **NOON)
+    press(admin_client, job_id, "requeue_at", **NOON)
     # The tests' zone is Kathmandu's.
     assert get_job(job_id).run_after.isoformat() == "2030-01-01T06:15:00+00:00"
     press(admin_client, job_id, "postpone", at="2031-01-01T12:00")
@@ -153,30 +153,30 @@ def test_a_time_is_taken_in_the_current_time_zone(admin_client: Client) -> None:
 def test_the_form_names_the_zone_of_its_time(admin_client: Client) -> None:
     text = job_page(admin_client, make("failed"))
     assert text.count("Time zone: Asia/Kathmandu.") == 1
-    assert 'aria-describedby="id_retry_at_at_helptext"' in text
-    assert 'id="id_retry_at_at_helptext"' in text
+    assert 'aria-describedby="id_requeue_at_at_helptext"' in text
+    assert 'id="id_requeue_at_at_helptext"' in text
 
 
 def test_a_form_that_was_refused_is_still_open(admin_client: Client) -> None:
     job_id = make("failed")
     assert '<details class="pgjobs-popup" open>' not in job_page(admin_client, job_id)
-    text = press(admin_client, job_id, "retry_at", at="")
+    text = press(admin_client, job_id, "requeue_at", at="")
     opened = text.partition('<details class="pgjobs-popup" open>')[2].partition("</details>")[0]
-    assert page("job", "do", job_id, "retry_at") in opened
+    assert page("job", "do", job_id, "requeue_at") in opened
     assert text.count('class="pgjobs-popup" open') == 1
 
 
 @pytest.mark.parametrize("at", ["", "x", "9999-12-31T23:59", "2030-13-01T00:00"])
 def test_a_wrong_time_changes_nothing(admin_client: Client, at: str) -> None:
     job_id = make("failed")
-    assert "Nothing was done" in press(admin_client, job_id, "retry_at", at=at)
+    assert "Nothing was done" in press(admin_client, job_id, "requeue_at", at=at)
     assert get_job(job_id).status == "failed"
     assert not LogEntry.objects.exists()
 
 
 def test_an_action_that_shows_no_time_takes_none(admin_client: Client) -> None:
     job_id = make("failed")
-    press(admin_client, job_id, "retry", **NOON)
+    press(admin_client, job_id, "requeue", **NOON)
     assert get_job(job_id).run_after is None
 
 
@@ -191,8 +191,8 @@ def test_a_deleted_job_leads_back_to_the_list(admin_client: Client) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("retry", "ready"),
-        ("retry_at", "running"),
+        ("requeue", "ready"),
+        ("requeue_at", "running"),
         ("run_now", "running"),
         ("postpone", "failed"),
         ("cancel", "failed"),
@@ -213,7 +213,7 @@ def test_a_job_that_changed_meanwhile_is_left_alone(
 def test_a_twin_with_the_unique_key_is_named(admin_client: Client) -> None:
     job_id = make_job(status="failed", unique_key="k")
     twin = make_job(unique_key="k")
-    text = press(admin_client, job_id, "retry")
+    text = press(admin_client, job_id, "requeue")
     assert "another unfinished job has its unique key" in text
     assert f'href="{page("job", "change", twin)}"' in text
     assert "held by" in text

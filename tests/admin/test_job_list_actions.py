@@ -44,7 +44,7 @@ def test_an_action_on_all_takes_what_the_list_stands_for(admin_client: Client) -
     ids = make_jobs(60, status="failed", finished_at=NOW)
     text = listed(admin_client, tab="failed", queue="default")
     assert "Select all jobs that match" in text
-    form = {"action": "retry", "index": "0", "select_across": "1", "_selected_action": ids[:50]}
+    form = {"action": "requeue", "index": "0", "select_across": "1", "_selected_action": ids[:50]}
     response = send(admin_client, form, tab="failed", queue="default", q="tests.tasks")
     selection = signing.loads(
         query_of(response["Location"].partition("?")[2])["selection"], salt=SALT

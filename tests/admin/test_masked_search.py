@@ -81,7 +81,7 @@ def test_a_bulk_change_by_a_masked_value_is_of_what_one_may_reveal(
     client: Client, jobs: tuple[int, int], found: dict[str, Any]
 ) -> None:
     """Also if the link to it was made by somebody who may see more."""
-    where = address("retry", Selection(found))
+    where = address("requeue", Selection(found))
     assert "1 job" in text_of(client, where)
     confirm(client, where)
     assert [get_job(job_id).status for job_id in jobs] == ["ready", "failed"]
@@ -101,9 +101,9 @@ def test_an_export_by_a_masked_value_is_of_what_one_may_reveal(
 def test_who_reveals_nothing_selects_nothing_by_a_masked_value(jobs: tuple[int, int]) -> None:
     viewer = log_in("view_job", "operate_job")
     selection = Selection(lookups("customer", "password", value="hunter2"))
-    where = address("retry", selection)
+    where = address("requeue", selection)
     assert "There is no job that this can be done to." in text_of(viewer, where)
-    change = create_change(ACTIONS["retry"], selection.pinned(), {}, user=User.objects.get())
+    change = create_change(ACTIONS["requeue"], selection.pinned(), {}, user=User.objects.get())
     assert run_change(change.pk) == []
     assert {get_job(job_id).status for job_id in jobs} == {"failed"}
     assert not ids_in(listed(viewer, q="args.customer.password:hunter2"))
@@ -112,7 +112,7 @@ def test_who_reveals_nothing_selects_nothing_by_a_masked_value(jobs: tuple[int, 
 def test_an_action_on_all_that_a_search_finds_is_of_what_one_may_reveal(
     client: Client, jobs: tuple[int, int]
 ) -> None:
-    form = {"action": "retry", "select_across": "1", "_selected_action": str(jobs[0])}
+    form = {"action": "requeue", "select_across": "1", "_selected_action": str(jobs[0])}
     response = send(client, form, q="args.customer.password:hunter2")
     assert response.status_code == 302
     assert "1 job" in text_of(client, response["Location"])

@@ -89,7 +89,7 @@ def test_a_unique_key_that_another_tenant_holds_is_all_that_one_is_told(
 ) -> None:
     rows = Rows(person)
     response = person_client.post(
-        reverse("admin:pgjobs_job_do", args=[rows.own["twin"], "retry"]), follow=True
+        reverse("admin:pgjobs_job_do", args=[rows.own["twin"], "requeue"]), follow=True
     )
     text = response.content.decode()
     assert "another unfinished job has its unique key" in text

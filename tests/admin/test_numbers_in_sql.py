@@ -72,8 +72,8 @@ def test_the_numbers_of_the_overview_are_queries(installation: None) -> None:
     [(failed, finished_a_minute)] = rows_of("Overview: failed in")
     assert (failed, float(finished_a_minute)) == (tiles["failed"], tiles["finished"])
     queues = [
-        (line.name, line.size.ready, line.size.held, line.size.running, line.finished, line.failed)
-        for line in shown["queues"]
+        (one.name, one.size.ready, one.size.blocked, one.size.running, one.finished, one.failed)
+        for one in shown["queues"]
     ]
     assert rows_of("Overview and Queues, per queue") == queues
 

@@ -123,7 +123,7 @@ def test_a_bulk_change_goes_over_odd_times(
     assert change.finished_at is not None
     assert change.error == ""
     assert {(job_id,) for job_id in changed} == expected
-    if status == "failed" and verb in ("delete", "retry"):
+    if status == "failed" and verb in ("delete", "requeue"):
         # What ends later than the preview is not meant.
         assert sorted(changed) == (ids if value in PAST else ids[2:])
 

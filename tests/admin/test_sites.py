@@ -72,7 +72,7 @@ def test_the_pages_of_a_job_stay_on_the_site(admin_client: Client) -> None:
     for name in ("change", "copy", "history"):
         links = links_of(admin_client, own_page(f"pgjobs_job_{name}", job_id))
         assert not [link for link in links if link.startswith("/admin/")]
-    response = admin_client.post(own_page("pgjobs_job_do", job_id, "retry"))
+    response = admin_client.post(own_page("pgjobs_job_do", job_id, "requeue"))
     assert response["Location"] == own_page("pgjobs_job_change", job_id)
     assert Job.objects.get(pk=job_id).status == "ready"
 
@@ -87,6 +87,6 @@ def test_the_overview_is_the_index_of_the_app(admin_client: Client) -> None:
 def test_a_bulk_change_stays_on_the_site(admin_client: Client) -> None:
     make_rows()
     links = links_of(admin_client, own_page("pgjobs_job_failures"))
-    (ask,) = [link.replace("&amp;", "&") for link in links if "verb=retry" in link]
+    (ask,) = [link.replace("&amp;", "&") for link in links if "verb=requeue" in link]
     links = links_of(admin_client, ask)
     assert not [link for link in links if link.startswith("/admin/")]

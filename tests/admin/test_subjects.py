@@ -140,7 +140,7 @@ def test_what_may_be_done_to_the_jobs_is_offered(admin_user: User, group: Group)
     make_job(subject=f"auth.group:{group.pk}")
     failed = make_job(subject=f"auth.group:{group.pk}", status="failed")
     text = read_row(Plain, admin_user, group)
-    assert f'data-pgjobs-post="{page("job", "do", failed, "retry")}"' in text
+    assert f'data-pgjobs-post="{page("job", "do", failed, "requeue")}"' in text
     assert "/do/cancel/" in text
     assert "pgjobs/row_jobs.js" in text
     # No button of ours may answer to the return key in the row's own form.

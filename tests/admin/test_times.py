@@ -74,7 +74,7 @@ def test_a_time_in_a_form_is_taken_as_it_is_or_refused_in_the_form(
     wanted = TIMES[text]
     ready, failed, more = make_job(), make_job(status="failed", finished_at=NOW), make_job()
     old = Job.objects.get(pk=ready).run_after
-    for job_id, name in ((ready, "postpone"), (failed, "retry_at")):
+    for job_id, name in ((ready, "postpone"), (failed, "requeue_at")):
         answer = admin_client.post(page("job", "do", job_id, name), {"at": text}, follow=True)
         assert answer.status_code == 200
         assert get_job(job_id).run_after == (wanted or old)

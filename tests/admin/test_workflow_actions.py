@@ -88,13 +88,13 @@ def test_the_failed_part_is_previewed_and_retried(admin_client: Client, payroll:
     assert "Reset attempts" not in text
     assert crumbs(admin_client, where)[-2:] == [reverse(LIST), reverse(PAGE, args=[payroll.pk])]
     confirm(admin_client, where, reason="new release")
-    assert "2 jobs retried" in said(admin_client)
+    assert "2 jobs requeued" in said(admin_client)
     assert Job.objects.filter(status="ready").count() == 2
     payroll.refresh_from_db()
     run_jobs()
     payroll.refresh_from_db()
     assert payroll.completions == 2
-    assert (str(payroll), "retry: 2 jobs: new release") in entries("retry")
+    assert (str(payroll), "requeue: 2 jobs: new release") in entries("requeue")
 
 
 def test_what_was_cancelled_runs_again_if_that_is_asked_for(admin_client: Client) -> None:

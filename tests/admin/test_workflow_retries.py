@@ -52,7 +52,7 @@ def test_parts_that_were_cancelled_end_once_more(admin_user: User) -> None:
             part.seal()
     flow.cancel()
     run_jobs()
-    assert not run_page(change_of("retry", all_of(flow), admin_user).pk).goes_on
+    assert not run_page(change_of("requeue", all_of(flow), admin_user).pk).goes_on
     run_jobs()
     assert sorted(tasks.SEEN) == [("a",), ("after a",), ("after b",), ("b",)]
     assert {batch.completions for batch in Batch.objects.filter(name__in="ab")} == {2}
@@ -69,7 +69,7 @@ def test_what_follows_two_parts_that_failed_runs_once(admin_user: User) -> None:
     run_jobs()
     Job.objects.filter(status="failed").update(task_path="tests.tasks.add", args=[1, 1])
     tasks.SEEN.clear()
-    change = change_of("retry", all_of(flow), admin_user)
+    change = change_of("requeue", all_of(flow), admin_user)
     assert not run_page(change.pk).goes_on
     run_jobs()
     ends = [("charge",), (flow.pk, "end")]
@@ -83,7 +83,7 @@ def test_what_has_failed_before_cancels_nothing_of_what_is_retried(admin_user: U
         flow.add_many(tasks.fail_once, [()] * 3)
     run_jobs()
     Batch.objects.update(on_failed_job="cancel workflow")
-    assert len(run_page(change_of("retry", all_of(flow), admin_user).pk).changed) == 3
+    assert len(run_page(change_of("requeue", all_of(flow), admin_user).pk).changed) == 3
     flow.refresh_from_db()
     assert (flow.failed, flow.cancelled, flow.cancel_requested_at) == (0, 0, None)
 
@@ -106,8 +106,10 @@ def test_a_retry_of_some_jobs_of_a_tree_takes_back_no_cancel(admin_client: Clien
     """Of those that a search in the list has found, say."""
     flow = cancelled()
     selection = Selection({"tree": flow.pk, "status": "cancelled"})
-    assert "A cancel of it is taken back" not in text_of(admin_client, address("retry", selection))
-    confirm(admin_client, address("retry", selection))
+    assert "A cancel of it is taken back" not in text_of(
+        admin_client, address("requeue", selection)
+    )
+    confirm(admin_client, address("requeue", selection))
     run_jobs()
     flow.refresh_from_db()
     assert flow.cancel_requested_at is not None
@@ -133,7 +135,7 @@ def delete_of(flow: Batch) -> Selection:
     return Selection({"tree": flow.pk})
 
 
-@pytest.mark.parametrize(("verb", "selected"), [("retry", all_of), ("delete", delete_of)])
+@pytest.mark.parametrize(("verb", "selected"), [("requeue", all_of), ("delete", delete_of)])
 def test_who_may_act_on_some_jobs_does_not_act_on_their_tree(
     settings: Any,
     admin_client: Client,

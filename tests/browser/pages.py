@@ -72,7 +72,7 @@ def progress() -> str:
     """Return the address of the page of a bulk change on its way, which is made if need be."""
     selection = Selection({"status": "failed"}).pinned().to_json()
     change, _made = BulkChange.objects.get_or_create(
-        verb="retry", user_id="1", total=45, changed=20, defaults={"selection": selection}
+        verb="requeue", user_id="1", total=45, changed=20, defaults={"selection": selection}
     )
     return named("pgjobs_job_bulk_progress", change.pk)
 

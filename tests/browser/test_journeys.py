@@ -78,8 +78,8 @@ def test_a_failed_job_is_found_and_understood(open_window: OpenWindow) -> None:
     wait_for(window, "s3cret-value")
 
 
-def test_ten_thousand_failed_jobs_are_retried(open_window: OpenWindow) -> None:
-    """The queue is paused meanwhile: else what is retried would run at once."""
+def test_ten_thousand_failed_jobs_are_requeued(open_window: OpenWindow) -> None:
+    """The queue is paused meanwhile: else what is requeued would run at once."""
     every_second = sql.SQL("now() - make_interval(secs => generate_series)")
     make_jobs(10_500, queue_name="mail", status="failed", errors=[ERROR], finished_at=every_second)
     make_job(queue_name="mail", status="failed", finished_at=NOW)
@@ -89,16 +89,16 @@ def test_ten_thousand_failed_jobs_are_retried(open_window: OpenWindow) -> None:
     wait_for(window, "The newest 5,000 failed jobs")
     follow(window, "Look through the newest")
     wait_for(window, "10,500")
-    window.get_by_role("row", name="TimeoutError").get_by_role("link", name="Retry all").click()
+    window.get_by_role("row", name="TimeoutError").get_by_role("link", name="Requeue all").click()
     wait_for(window, re.compile("10,500"))
     wait_for(window, "in the background")
     window.get_by_label("Reason").fill("their API is back")
-    press(window, "Retry")
+    press(window, "Requeue")
     wait_for(window, "Waiting for a worker")
     wait_for(window, "no live worker serves it")
     assert run_jobs() == 1
     # The page refreshes itself.
-    wait_for(window, "10,500 jobs retried")
+    wait_for(window, "10,500 jobs requeued")
     wait_for(window, "their API is back")
     assert count_jobs(status="ready") == 10_500
     assert count_jobs(status="failed") == 1

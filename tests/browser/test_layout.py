@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 NARROW = 390
 IN_HEBREW = [
     "overview", "jobs, all", "jobs, failed", "job, failed", "job, ready", "copy", "failures",
-    "queues", "queue", "workers", "limits", "system", "bulk, retry", "bulk change",
+    "queues", "queue", "workers", "limits", "system", "bulk, requeue", "bulk change",
 ]  # fmt: skip
 
 
@@ -162,7 +162,7 @@ BROKEN_TIMES = """times => times
 @pytest.mark.parametrize("width", [NARROW, 1000])
 @pytest.mark.parametrize(
     "name",
-    ["overview", "queues", "bulk, retry", "bulk changes", "system", "workflow", "row with jobs"],
+    ["overview", "queues", "bulk, requeue", "bulk changes", "system", "workflow", "row with jobs"],
 )
 def test_a_time_in_a_table_is_one_line(
     installation: Installation, open_window: Callable[..., Any], name: str, width: int

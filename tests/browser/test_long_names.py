@@ -71,7 +71,7 @@ def fill_with_long_names() -> None:
     )
     make_token(LONG[:200], queues=[QUEUE], tasks=[TASK], created_by=LONG)
     BulkChange.objects.create(
-        verb="retry", user_id="1", reason=LONG, selection=Selection({}).pinned().to_json()
+        verb="requeue", user_id="1", reason=LONG, selection=Selection({}).pinned().to_json()
     )
 
 

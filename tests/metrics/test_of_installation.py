@@ -192,8 +192,8 @@ def test_queues_say_what_waits_and_who_serves_them() -> None:
     def jobs(queue: str, state: str) -> float | None:
         return value_of(metrics, "pgjobs_queue_jobs", queue=queue, state=state)
 
-    assert [jobs("mail", state) for state in ("ready", "scheduled", "held")] == [2, 1, 0]
-    assert jobs("other", "held") == 1
+    assert [jobs("mail", state) for state in ("ready", "scheduled", "blocked")] == [2, 1, 0]
+    assert jobs("other", "blocked") == 1
     oldest = value_of(metrics, "pgjobs_queue_oldest_ready_seconds", queue="mail")
     assert oldest is not None and 599 < oldest < 700
     assert value_of(metrics, "pgjobs_queue_live_workers", queue="mail") == 1

@@ -20,7 +20,7 @@ def test_a_queue_that_is_served_and_has_no_jobs_says_so() -> None:
     make_worker(queues=["mail"])
     make_job(queue_name="other")
     metrics = read(describe_installation())
-    for state in ("ready", "running", "scheduled", "retrying", "held"):
+    for state in ("ready", "running", "scheduled", "retrying", "blocked"):
         assert value_of(metrics, "pgjobs_queue_jobs", queue="mail", state=state) == 0
     assert value_of(metrics, "pgjobs_queue_jobs", queue="other", state="ready") == 1
 

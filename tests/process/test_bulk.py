@@ -54,7 +54,7 @@ def test_a_change_does_not_wait_for_the_backlog_that_it_is_to_remove(
 
 @pytest.mark.slow
 def test_a_killed_worker_repeats_and_forgets_nothing(start: Start) -> None:
-    change = make_change("retry")
+    change = make_change("requeue")
     victim = start(*SHORT_LEASE, "-q", "default")
     wait_until(lambda: BulkChange.objects.filter(pk=change.pk, changed__gt=0).exists())
     victim.kill()
@@ -76,7 +76,7 @@ def test_a_killed_worker_repeats_and_forgets_nothing(start: Start) -> None:
 
 @pytest.mark.slow
 def test_two_workers_with_one_change_do_not_do_it_twice(start: Start) -> None:
-    change = make_change("retry")
+    change = make_change("requeue")
     path = get_job(change.job_id).task_path
     make_jobs(1, path, args=[change.pk])
     worker = start("-c", "2", "-q", "default")

@@ -131,7 +131,7 @@ def test_a_change_that_meets_a_move_says_that_it_came_too_late(
 
 
 BULK_CHANGES = [
-    ("retry", {}, make_finished_job),
+    ("requeue", {}, make_finished_job),
     ("run_now", {}, make_job),
     ("cancel", {}, make_job),
     ("discard", {}, make_job),

@@ -37,7 +37,7 @@ waiting AS (
         count(*) FILTER (WHERE status = 'running') AS running,
         count(*) FILTER (WHERE due_at IS NOT NULL AND attempts > 0) AS retrying,
         count(*) FILTER (WHERE due_at IS NOT NULL AND attempts = 0) AS scheduled,
-        count(*) FILTER (WHERE hold IS NOT NULL) AS held,
+        count(*) FILTER (WHERE hold IS NOT NULL) AS blocked,
         min(enqueued_at) FILTER (WHERE status = 'ready' AND due_at IS NULL AND hold IS NULL)
         AS oldest
     FROM pgjobs_job_live
@@ -103,7 +103,7 @@ class Queue(NamedTuple):
     running: int
     retrying: int
     scheduled: int
-    held: int
+    blocked: int
     oldest: Any
     finished: int
     failed: int
@@ -142,7 +142,7 @@ def check_queues(client: Client) -> None:
     sparks = re.findall(r"Ready jobs in the last 3 hours: at most ([\d,]+)", text)
     assert [f"{queue.most_ready:,}" for queue in wanted] == sparks
     for queue, row, shown in zip(wanted, rows, response.context["queues"], strict=True):
-        later = {"retrying": queue.retrying, "scheduled": queue.scheduled, "blocked": queue.held}
+        later = {"retrying": queue.retrying, "scheduled": queue.scheduled, "blocked": queue.blocked}
         full = queue.running >= SETTINGS.get(queue.name, queue.running + 1)
         most = f" / {SETTINGS[queue.name]:,}" if queue.name in SETTINGS else ""
         said = [
@@ -171,7 +171,7 @@ def check_queue(client: Client, name: str) -> None:
     shown = facts(text)
     for label, number in {
         "Ready": wanted.ready,
-        "Blocked": wanted.held,
+        "Blocked": wanted.blocked,
         "Running": wanted.running,
         "Retrying": wanted.retrying,
         "Scheduled": wanted.scheduled,

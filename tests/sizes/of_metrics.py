@@ -51,7 +51,7 @@ SELECT queue_name, each.state, each.jobs
 FROM (
     SELECT
         queue_name, count(*) FILTER (WHERE status = 'running') AS running,
-        count(*) FILTER (WHERE hold IS NOT NULL) AS held,
+        count(*) FILTER (WHERE hold IS NOT NULL) AS blocked,
         count(*) FILTER (WHERE status = 'ready' AND due_at IS NULL AND hold IS NULL) AS ready,
         count(*) FILTER (WHERE due_at IS NOT NULL AND attempts > 0) AS retrying,
         count(*) FILTER (WHERE due_at IS NOT NULL AND attempts = 0) AS scheduled
@@ -59,7 +59,7 @@ FROM (
 ) AS queue
 CROSS JOIN LATERAL (
     VALUES ('ready', ready), ('running', running), ('scheduled', scheduled),
-    ('retrying', retrying), ('held', held)
+    ('retrying', retrying), ('blocked', blocked)
 ) AS each (state, jobs)
 """,
     "pgjobs_queue_paused": """

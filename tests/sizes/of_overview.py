@@ -73,8 +73,8 @@ def check_overview() -> None:
     )
     assert (failed, float(finished_a_minute)) == (tiles["failed"], tiles["finished"])
     assert queues == [
-        (line.name, line.size.ready, line.size.held, line.size.running, line.finished, line.failed)
-        for line in shown["queues"]
+        (one.name, one.size.ready, one.size.blocked, one.size.running, one.finished, one.failed)
+        for one in shown["queues"]
     ]
     [(enqueued,)], shown = steady(lambda: query(ENQUEUED_A_MINUTE), numbers)
     assert [tile.number for tile in shown["tiles"] if tile.key == "enqueued"] == [float(enqueued)]

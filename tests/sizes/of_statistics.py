@@ -76,7 +76,7 @@ def check(cursor: Any) -> None:
 
 def check_sizes(cursor: Any) -> None:
     shown = {
-        size.queue_name: (size.ready, size.running, size.scheduled, size.retrying, size.held)
+        size.queue_name: (size.ready, size.running, size.scheduled, size.retrying, size.blocked)
         for size in numbers.list_sizes(cursor)
     }
     cursor.execute(SIZES)

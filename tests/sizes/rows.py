@@ -22,7 +22,8 @@ LIVE_WORKERS: tuple[dict[str, Any], ...] = (
     {"slots": 2, "version": "2", "quiet_requested_at": "now"},
 )
 
-# A third has not finished: most of it is ready, some runs, waits for its time or a key, or is held.
+# A third has not finished: most of it is ready, some runs, waits for its time or a key, or is
+# blocked.
 # The first are the oldest.
 LIVE = """
 INSERT INTO pgjobs_job (
@@ -36,7 +37,7 @@ SELECT
     (kind = 'running')::integer, (kind IN ('running', 'retrying'))::integer,
     CASE WHEN kind IN ('scheduled', 'retrying') THEN now() + interval '1 day' END,
     CASE WHEN kind IN ('scheduled', 'retrying') THEN now() + interval '1 day' END,
-    CASE kind WHEN 'held' THEN 'dependencies' END,
+    CASE kind WHEN 'blocked' THEN 'dependencies' END,
     CASE WHEN kind = 'keyed' OR kind = 'running' AND (n %% 500 = 0 OR n = 2)
         THEN 'shop:' || n / 100 %% %(keys)s END,
     CASE kind
@@ -53,7 +54,7 @@ CROSS JOIN LATERAL (
             WHEN n %% 250 = 0 OR n <= 4 THEN 'running'
             WHEN n %% 20 = 1 THEN 'scheduled'
             WHEN n %% 20 = 11 THEN 'retrying'
-            WHEN n %% 100 = 3 THEN 'held'
+            WHEN n %% 100 = 3 THEN 'blocked'
             WHEN n %% 100 = 7 THEN 'keyed'
             WHEN n %% 200 = 9 OR n < 60 AND n %% 20 = 9 THEN 'limited'
             WHEN n %% 1000 = 19 THEN 'in vain'

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 # Why a job that is ready cannot be claimed yet.
 PLANNED = "planned for later from the start"
 PUT_OFF = "put off after an attempt"
-HELD = "held for another job"
+BLOCKED = "blocked by another job"
 
 
 @dataclass

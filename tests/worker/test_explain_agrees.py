@@ -103,7 +103,7 @@ def test_a_claim_takes_what_can_start_and_nothing_else(own: OwnConnection, seed:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_a_job_alone_is_taken_if_and_only_if_it_can_start(own: OwnConnection, seed: int) -> None:
-    """All others that could compete with it are held."""
+    """All others that could compete with it are blocked."""
     dice = random.Random(1_000 + seed)
     make_situation(dice)
     chosen = dice.choice(ready_ids())

@@ -29,7 +29,7 @@ from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests.factories import count_jobs, make_job, make_worker
 from tests.worker.keyed import keyed_claim
-from tests.worker.model import HELD, PLANNED, PUT_OFF, Model, ModelJob
+from tests.worker.model import BLOCKED, PLANNED, PUT_OFF, Model, ModelJob
 from tests.worker.support import make_options, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,7 +106,7 @@ class Drive:
                 is_async=self._random.choice([False, True]),
                 rate=rate,
                 cost=cost,
-                waits=self._random.choice(["", "", "", PLANNED, HELD]),
+                waits=self._random.choice(["", "", "", PLANNED, BLOCKED]),
             )
             job.id = self._insert(job)
             self.model.jobs[job.id] = job
@@ -162,7 +162,7 @@ class Drive:
                 job.is_async = False
 
     def let_time_pass(self) -> None:
-        """Some jobs are due, others are not held any more, a token has come back."""
+        """Some jobs are due, others are not blocked any more, a token has come back."""
         for job in self._some("ready", 6, waits=True):
             self._note(f"the time of {job} has come")
             self._execute(
@@ -198,7 +198,7 @@ class Drive:
 
     def reschedule(self) -> None:
         for job in self._some("ready", 1):
-            if job.waits != HELD:
+            if job.waits != BLOCKED:
                 job.waits = self._random.choice(["", PLANNED])
                 self._note(f"reschedule {job} {job.waits}")
                 assert reschedule(job.id, LATER if job.waits else None)
@@ -315,7 +315,7 @@ class Drive:
         columns: dict[str, Any] = {}
         if job.waits == PLANNED:
             columns["run_after"] = LATER_IN_SQL
-        if job.waits == HELD:
+        if job.waits == BLOCKED:
             columns["hold"] = "dependencies"
         return make_job(
             job.task_path,

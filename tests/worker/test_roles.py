@@ -213,7 +213,7 @@ def test_each_bulk_change_is_done_by_either_role(as_role: As, kind: str, verb: s
     first = make_job(due_at="2100-01-01")
     with as_role("web"):
         tasks.add.using(after=first).enqueue(1, 2)
-        finished = "failed" if verb in ("delete", "retry") else "ready"
+        finished = "failed" if verb in ("delete", "requeue") else "ready"
         make_job(status=finished, finished_at="2020-01-01" if finished == "failed" else None)
         selection = Selection({"status": finished}).pinned()
         change = create_change(ACTIONS[verb], selection, {"priority": 3, "seconds": 9}, user=boss)

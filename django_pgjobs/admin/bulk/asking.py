@@ -24,7 +24,7 @@ from django_pgjobs.admin.answering import our_address
 from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs, record_tree
 from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.bulk.export import stream_jobs
-from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
+from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RequeueForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
 from django_pgjobs.admin.pages import PAGE_SECONDS, PageAdmin, draw_too_slow
@@ -181,7 +181,7 @@ def _preview(
 
 def _what_runs_again(action: Action, selection: Selection, seen: Preview) -> str:
     """Return what to say of jobs that have done their work, "" if there are none."""
-    may_be = action.name == "retry" and JobStatus.SUCCESSFUL in selection.statuses
+    may_be = action.name == "requeue" and JobStatus.SUCCESSFUL in selection.statuses
     if not may_be or seen.total == 0:
         return ""
     if JobStatus.SUCCESSFUL in dict(seen.statuses):
@@ -365,7 +365,7 @@ def _form(request: HttpRequest, action: Action, selection: Selection) -> BulkFor
     form_class = FORMS.get(action.name, BulkForm)
     if issubclass(form_class, ExportForm):
         return form_class(data, may_reveal=may(request.user, Verb.REVEAL))
-    if issubclass(form_class, RetryForm):
+    if issubclass(form_class, RequeueForm):
         return form_class(data, has_waiting=JobStatus.READY in selection.statuses)
     return form_class(data)
 

@@ -126,7 +126,7 @@ class BulkTimeForm(BulkForm):
             self.add_error("at", ValidationError(said % {"first": first, "last": last}))
 
 
-class RetryForm(BulkTimeForm):
+class RequeueForm(BulkTimeForm):
     """Now, spread over a time, or at a time; only waiting jobs have attempts to reset."""
 
     when = forms.ChoiceField(
@@ -236,7 +236,7 @@ class ExportForm(BulkForm):
 
 
 FORMS: dict[str, type[BulkForm]] = {
-    "retry": RetryForm,
+    "requeue": RequeueForm,
     "postpone": PostponeForm,
     "move": MoveForm,
     "export": ExportForm,

@@ -161,7 +161,7 @@ def _missed(change: BulkChange) -> int:
 def _changed(change: BulkChange) -> str:
     count = change.changed
     texts = {
-        "retry": ngettext("%s job retried", "%s jobs retried", count),
+        "requeue": ngettext("%s job requeued", "%s jobs requeued", count),
         "run_now": ngettext("%s job may run now", "%s jobs may run now", count),
         "postpone": ngettext("%s job postponed", "%s jobs postponed", count),
         "cancel": ngettext("%s job cancelled", "%s jobs cancelled", count),

@@ -127,16 +127,16 @@ JOB_ACTIONS = {
     action.name: action
     for action in (
         JobAction(
-            "retry",
-            gettext_lazy("Retry now"),
+            "requeue",
+            gettext_lazy("Requeue now"),
             gettext_lazy("The job has new attempts."),
             Verb.OPERATE,
             _is_finished,
             lambda job, order: lifecycle.requeue(job, run_after=order.at),
         ),
         JobAction(
-            "retry_at",
-            gettext_lazy("Retry at…"),
+            "requeue_at",
+            gettext_lazy("Requeue at…"),
             gettext_lazy("The job has new attempts."),
             Verb.OPERATE,
             _is_finished,
@@ -260,7 +260,7 @@ def _carry_out(
         said = _("Nothing was done: the job changed meanwhile; it is %(status)s now.")
         messages.warning(request, said % {"status": label})
         return False
-    verb = "retry" if action.name == "retry_at" else action.name
+    verb = "requeue" if action.name == "requeue_at" else action.name
     audit.record(request.user, verb, job=job, count=1, reason=order.reason)
     messages.success(request, action.done)
     return True

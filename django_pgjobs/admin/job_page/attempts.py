@@ -25,7 +25,7 @@ SAYING = frozenset({"exception_class", "message", "traceback"})
 class FailedAttempt(NamedTuple):
     """A failed attempt; what the row does not say is None or empty.
 
-    The job got new attempts after one that *is_before_retry*, and counted from one again.
+    The job got new attempts after one that *is_before_requeue*, and counted from one again.
     """
 
     number: int | None
@@ -37,7 +37,7 @@ class FailedAttempt(NamedTuple):
     seconds: float | None
     frame: str
     traceback: SafeString
-    is_before_retry: bool = False
+    is_before_requeue: bool = False
 
 
 def attempts_of(errors: Any, newest: int) -> list[FailedAttempt]:
@@ -54,7 +54,7 @@ def attempts_of(errors: Any, newest: int) -> list[FailedAttempt]:
         room -= len(attempt.traceback)
         number = attempt.number
         if number is not None:
-            attempt = attempt._replace(is_before_retry=number > most)
+            attempt = attempt._replace(is_before_requeue=number > most)
             most = number - 1
         attempts.append(attempt)
     return attempts

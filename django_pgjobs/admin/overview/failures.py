@@ -171,6 +171,6 @@ def actions(model_admin: PageAdmin, row: FailureRow, back: str) -> list[tuple[st
     """
     selection = Selection(lookups_of(row))
     return [
-        (_("Retry all"), bulk_address(model_admin, "retry", selection, back=back)),
+        (_("Requeue all"), bulk_address(model_admin, "requeue", selection, back=back)),
         (_("Discard all"), bulk_address(model_admin, "discard", selection, back=back)),
     ]

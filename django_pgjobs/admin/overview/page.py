@@ -251,7 +251,7 @@ def size_tiles(size: Size, now: datetime) -> list[Tile]:
         tile("running", _("Running"), size.running),
         tile("retrying", _("Retrying"), size.retrying),
         tile("scheduled", _("Scheduled"), size.scheduled),
-        tile("blocked", _("Blocked"), size.held),
+        tile("blocked", _("Blocked"), size.blocked),
     ]
 
 

@@ -236,7 +236,7 @@ def retry_address(model_admin: PageAdmin, request: HttpRequest, batch: Batch, wh
     """Return the page that asks whether to retry jobs of a tree."""
     statuses = [status.value for status in RETRIED[which]]
     selection = Selection({"tree": batch.pk, "status__in": statuses})
-    return bulk_address(model_admin, "retry", selection, back=request.path)
+    return bulk_address(model_admin, "requeue", selection, back=request.path)
 
 
 def callbacks_of(model_admin: PageAdmin, batch: Any) -> list[tuple[str, str, str]]:

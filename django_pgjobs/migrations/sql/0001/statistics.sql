@@ -73,7 +73,7 @@ CREATE TABLE pgjobs_queue_sample (
     running         bigint            NOT NULL DEFAULT 0 CHECK (running BETWEEN 0 AND 1e12),
     scheduled       bigint            NOT NULL DEFAULT 0 CHECK (scheduled BETWEEN 0 AND 1e12),
     retrying        bigint            NOT NULL DEFAULT 0 CHECK (retrying BETWEEN 0 AND 1e12),
-    held            bigint            NOT NULL DEFAULT 0 CHECK (held BETWEEN 0 AND 1e12),
+    blocked         bigint            NOT NULL DEFAULT 0 CHECK (blocked BETWEEN 0 AND 1e12),
     waiting_since   timestamptz,
     last_job_id     bigint,
     counted_job_id  bigint,

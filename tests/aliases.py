@@ -49,3 +49,19 @@ class JobsTo:
         return self.alias if model._meta.app_label == "pgjobs" else None
 
     db_for_read = db_for_write
+
+
+class Replica:
+    """A router that reads from another alias than it writes to.
+
+    Another connection sees nothing of an open transaction, as one that lags behind.
+    """
+
+    def db_for_read(self, model: Any, **hints: Any) -> str:
+        return "replica"
+
+    def db_for_write(self, model: Any, **hints: Any) -> str:
+        return "default"
+
+    def allow_relation(self, *args: Any, **hints: Any) -> bool:
+        return True

@@ -13,7 +13,7 @@ from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
-from tests.aliases import extra_alias
+from tests.aliases import Replica, extra_alias
 
 pytestmark = pytest.mark.django_db
 
@@ -124,19 +124,6 @@ def test_who_waits_for_a_workflow_is_told_of_a_broken_part() -> None:
     for waited_for, broken in ((flow, other), (other, other), (part, last), (last, last)):
         with pytest.raises(JobError, match=f"batch {broken.pk} cannot be counted: odd"):
             waited_for.wait(timeout=60)
-
-
-class Replica:
-    """Reads from another alias than it writes to."""
-
-    def db_for_read(self, model: Any, **hints: Any) -> str:
-        return "replica"
-
-    def db_for_write(self, model: Any, **hints: Any) -> str:
-        return "default"
-
-    def allow_relation(self, *args: Any, **hints: Any) -> bool:
-        return True
 
 
 @pytest.mark.django_db(transaction=True)

@@ -39,6 +39,7 @@ from django_pgjobs.management.arguments import (
 from django_pgjobs.management.printing import Write
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
+from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 
@@ -72,7 +73,7 @@ class JobChange:
 def _cancel_one(job_id: int, when: When) -> str:
     if not lifecycle.cancel(job_id):
         return ""
-    is_cancelled = Job.objects.filter(pk=job_id, status=JobStatus.CANCELLED).exists()
+    is_cancelled = rows_of(Job).filter(pk=job_id, status=JobStatus.CANCELLED).exists()
     return "cancelled" if is_cancelled else "asked to end"
 
 
@@ -86,7 +87,7 @@ def _reschedule_one(job_id: int, when: When) -> str:
 
 def _state_of(job_id: int) -> str:
     """Return what keeps a job from being changed."""
-    status = Job.objects.filter(pk=job_id).values_list("status", flat=True).first()
+    status = rows_of(Job).filter(pk=job_id).values_list("status", flat=True).first()
     return "does not exist" if status is None else f"is {status}"
 
 

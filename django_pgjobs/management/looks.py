@@ -16,7 +16,7 @@ from django_pgjobs.management.arguments import add_action, count, job_id
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Job
-from django_pgjobs.queries.database import job_cursor
+from django_pgjobs.queries.database import job_cursor, job_database, rows_of
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
 
@@ -99,7 +99,7 @@ def list_jobs(
     Finished ones are listed in the order of their end, for which there is an index. Return whether
     there are more.
     """
-    jobs = Job.objects.only(*LISTED, *DETAILS)
+    jobs = Job.objects.using(job_database()).only(*LISTED, *DETAILS)
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
     jobs = jobs.order_by("-finished_at" if status in FINISHED else "-id")
     if queue is not None:
@@ -162,7 +162,7 @@ def show_stack(write: Write, job_id: int) -> None:
     its lease.
     """
     if not ask_where(job_id):
-        if not Job.objects.filter(pk=job_id).exists():
+        if not rows_of(Job).filter(pk=job_id).exists():
             raise LookupError(f"there is no job {job_id}.")
         raise LookupError(
             f"job {job_id} does not run, its worker is gone, or it is one over HTTP, whose stack "

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Schedule
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.schedules.importing import (
     Imported,
     import_rows,
@@ -54,7 +54,7 @@ def _made(each: Imported, *, is_dry: bool) -> str:
         return f"not taken: {each.said}" if each.is_wanted else each.said
     if each.name in declared_schedules():
         return "not taken: the code declares a schedule of this name."
-    rows = Schedule._default_manager.using(job_database())
+    rows = rows_of(Schedule)
     if rows.filter(name=each.name).exists():
         return "left as it is: there is one of this name"
     if not is_dry:

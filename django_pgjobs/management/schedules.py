@@ -19,6 +19,7 @@ from django_pgjobs.management.printing import Write, in_english, json_text, writ
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
 from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.planning import Planned
+from django_pgjobs.queries.database import rows_of
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead, unskip
@@ -127,7 +128,7 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
 
 
 def _list(write: Write, *, as_json: bool) -> None:
-    rows = list(Schedule._default_manager.order_by("name"))
+    rows = list(rows_of(Schedule).order_by("name"))
     skipped = skipped_ahead(row.name for row in rows)
     if as_json:
         write(json_text([_as_json(row, skipped.get(row.name, [])) for row in rows]))
@@ -187,7 +188,7 @@ def _next(write: Write, name: str | None, count: int, after: datetime | None) ->
     if name is not None:
         schedules = [control.get_schedule(name)]
     else:
-        schedules = list(Schedule._default_manager.filter(retired_at=None).order_by("name"))
+        schedules = list(rows_of(Schedule).filter(retired_at=None).order_by("name"))
     for schedule in schedules:
         write(f"{schedule.name}: {when_of(schedule)}, {state_of(schedule)}")
         try:
@@ -200,7 +201,7 @@ def _next(write: Write, name: str | None, count: int, after: datetime | None) ->
         if not planned:
             write("  nothing is to come")
     if name is None:
-        _tell_of_missing(write, set(Schedule._default_manager.values_list("name", flat=True)))
+        _tell_of_missing(write, set(rows_of(Schedule).values_list("name", flat=True)))
 
 
 def _in_zone(schedule: Schedule, planned: Planned) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from django_pgjobs.declaring.registry import discover_tasks, find_task, list_task_paths
 from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Job
+from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import JobStatus
 
 
@@ -30,7 +31,7 @@ def _doubts(queues: set[str], tasks: set[str]) -> Iterator[str]:
     for path in unknown_tasks:
         yield f"no task {path} is declared here. {nearest(path) or 'Is it spelt right?'}"
     for name in sorted(queues - declared_queues()):
-        if not Job.objects.filter(status=JobStatus.READY, queue_name=name).exists():
+        if not rows_of(Job).filter(status=JobStatus.READY, queue_name=name).exists():
             yield doubt_of_queue(name)
 
 

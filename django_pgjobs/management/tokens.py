@@ -16,6 +16,7 @@ from django_pgjobs.management.arguments import add_action, span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Token
+from django_pgjobs.queries.database import rows_of
 from django_pgjobs.values.moments import aware
 
 HEADS = ("id", "name", "state", "begins with", "may", "queues", "tasks", "expires", "last used")
@@ -160,7 +161,7 @@ def _rotate(write: Write, tell: Write, token_id: int, *, keep: timedelta, by: st
         token, secret = rotate_token(token_id, keep=keep, by=by)
     except (LookupError, ValueError) as error:
         raise CommandError(str(error.args[0])) from None
-    old = Token.objects.get(pk=token_id)
+    old = rows_of(Token).get(pk=token_id)
     until = timezone.localtime(aware(old.expires_at))
     tell(f"token {old.pk} is good until {until:%Y-%m-%d %H:%M:%S%z}.")
     _show(write, tell, token, secret)
@@ -177,7 +178,7 @@ def _revoke(write: Write, ids: list[int]) -> None:
 
 
 def _list(write: Write, *, only_valid: bool, as_json: bool) -> None:
-    tokens = Token.objects.order_by("id")
+    tokens = rows_of(Token).order_by("id")
     if only_valid:
         tokens = tokens.filter(Token.that_is_valid())
     now = timezone.now()

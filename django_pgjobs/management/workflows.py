@@ -21,7 +21,7 @@ from django_pgjobs.management.printing import (
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.queries.database import job_cursor, job_database
+from django_pgjobs.queries.database import job_cursor, job_database, rows_of
 from django_pgjobs.queries.workflow_pages import (
     MAX_SUMMED,
     TreeRow,
@@ -35,6 +35,8 @@ COUNTS = ("jobs", "successful", "failed", "cancelled")
 LISTED = ("id", "name", "state", *COUNTS, "created_at")
 OF_TREE = ("id", "batch", "state", *COUNTS)
 OF_FAILED = ("id", "task_path", "attempts", "finished_at", "exception_class", "message")
+# Deeper batches stand below each other.
+MAX_INDENTED = 20
 # That finding the failed jobs of a tree may take, as on its page in the admin.
 FAILED_SECONDS = 2.0
 
@@ -136,7 +138,7 @@ def _cancel(write: Write, batch_id: int) -> None:
 
 def _find(batch_id: int) -> Batch:
     """Return a batch; raise LookupError if it is gone."""
-    batch = Batch.objects.filter(pk=batch_id).first()
+    batch = rows_of(Batch).filter(pk=batch_id).first()
     if batch is None:
         raise LookupError(f"there is no batch {batch_id}.")
     return batch
@@ -148,7 +150,7 @@ def _find(batch_id: int) -> Batch:
 @in_english()
 def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
     """Write the newest workflows, with the numbers of whole trees."""
-    roots = with_states(all_workflows()).order_by("-id")
+    roots = with_states(all_workflows().using(job_database())).order_by("-id")
     if only_open:
         roots = roots.filter(tree_completed_at=None)
     read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
@@ -197,7 +199,7 @@ def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
         }
         write(json_text(told))
         return
-    cells = [(i, "  " * depth + name, *rest) for depth, i, name, *rest in rows]
+    cells = [(i, "  " * min(depth, MAX_INDENTED) + name, *rest) for depth, i, name, *rest in rows]
     write_table(write, OF_TREE, cells, nothing=f"there is no batch {batch_id}.")
     if is_cut:
         write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
@@ -227,7 +229,7 @@ def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
 
 def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
     """Yield depth, id, name, state and counts of batches, owners right before what is below."""
-    batches = with_states(Batch.objects.defer("step", "callbacks", "metadata"))
+    batches = with_states(rows_of(Batch).defer("step", "callbacks", "metadata"))
     found = batches.in_bulk([row.id for row in tree])
     below: dict[int | None, list[TreeRow]] = {}
     for row in tree[1:]:

@@ -24,7 +24,7 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Occurrence, Schedule
 from django_pgjobs.occurrences.planning import Planned, occurrences, occurrences_until
 from django_pgjobs.queries import schedules as queries
-from django_pgjobs.queries.database import job_cursor, job_database
+from django_pgjobs.queries.database import job_cursor, job_database, rows_of
 from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
@@ -312,12 +312,12 @@ def _rows(name: str) -> Any:
             f"expected the name of a schedule, got {shorten(repr(name))}. Without name= it is the "
             "path of the task, as text."
         )
-    return Schedule._default_manager.using(job_database()).filter(name=name)
+    return rows_of(Schedule).filter(name=name)
 
 
 def occurrence_rows() -> Any:
     """Return the occurrences that have a row, of all schedules."""
-    return Occurrence._default_manager.using(job_database())
+    return rows_of(Occurrence)
 
 
 def _locked(name: str) -> Schedule:

@@ -77,8 +77,8 @@ SELECT
                 worker.id, worker.name, worker.version, worker.slots,
                 EXTRACT(EPOCH FROM statement_timestamp() - {worker.heartbeat_at.in_calendar})
                 AS silent_seconds,
-                date_part('epoch', worker.lease_expires_at)
-                - date_part('epoch', worker.heartbeat_at) AS lease_seconds,
+                date_part('epoch', {worker.lease_expires_at.in_calendar})
+                - date_part('epoch', {worker.heartbeat_at.in_calendar}) AS lease_seconds,
                 worker.quiet_requested_at IS NOT NULL AS is_quiet,
                 worker.stop_requested_at IS NOT NULL AS is_stopping,
                 (

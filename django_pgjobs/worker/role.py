@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.stillness import WAITS
@@ -67,6 +68,15 @@ class Role:
     def note_move(self) -> None:
         """Note that the loop moves, in the middle of a step that may take long."""
         self.moved_at = time.monotonic()
+
+    @contextmanager
+    def code_of_project(self) -> Iterator[None]:
+        """While code of the project runs in this thread, which may take any time."""
+        self.moved_at = WAITS
+        try:
+            yield
+        finally:
+            self.moved_at = time.monotonic()
 
     def _sleep(self, timeout: float | None) -> None:
         self._wake.wait(timeout)

@@ -10,7 +10,7 @@ from django.apps import apps
 
 from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.queries.batches import NOBODY, Asking
-from django_pgjobs.queries.database import is_of_test_case, job_database
+from django_pgjobs.queries.database import is_of_test_case, rows_of
 from django_pgjobs.values.job_ids import parse_job_id
 
 
@@ -58,7 +58,7 @@ def batch_model() -> Any:
 
 def rows() -> Any:
     """Return the batches as the database of the jobs has them, and no replica that lags behind."""
-    return batch_model().objects.using(job_database())
+    return rows_of(batch_model())
 
 
 def unknown(batch_id: object) -> UnknownBatch:

@@ -97,7 +97,7 @@ def test_a_warning_of_a_long_name_does_not_widen_the_page(
 ) -> None:
     window = open_window(width=1280)
     window.goto(installation.addresses["queues"])
-    assert UNSERVED in window.locator(".pgjobs-warning").inner_text()
+    assert window.locator(".pgjobs-warning", has_text=UNSERVED).is_visible()
     assert not is_too_wide(window), find_widest(window)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs import Discard, JobCancelled, Snooze, current_job, task
 from tests import tasks as plain_tasks
@@ -183,6 +183,13 @@ def record_atomic_at_gate(key: str) -> None:
     """Insert an Effect and wait at the gate, all in one transaction."""
     plain_tasks.record.func(key)
     wait_at_gate.func()
+
+
+@task(atomic=True, max_attempts=1)
+def leave_broken_hook(key: str) -> None:
+    """Insert an Effect, and raise once that is committed."""
+    Effect.objects.create(key=key, job_id=int(current_job().id))
+    transaction.on_commit(lambda: 1 / 0)
 
 
 @task(atomic=True)

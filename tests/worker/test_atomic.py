@@ -64,6 +64,19 @@ def test_effects_and_completion_are_one_transaction(bench: Bench) -> None:
     assert len(writers(job.id)) == 1
 
 
+def test_a_hook_that_raises_after_the_commit_fails_no_job(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is done by then: nobody is told that it failed."""
+    job = tasks.leave_broken_hook.enqueue("x")
+    outcome = bench.run()
+    assert (outcome.kind, outcome.stored) == (Kind.DONE, True)
+    assert get_job(job.id).status == "successful"
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "the job is done; a hook of on_commit raised" in record.getMessage()
+    assert record.exc_info and record.exc_info[0] is ZeroDivisionError
+
+
 def test_without_atomic_they_are_two(bench: Bench) -> None:
     """What the test above would not notice otherwise."""
     job = plain_tasks.record.enqueue("x")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -11,15 +13,28 @@ import pytest
 from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.models import Job, Occurrence, Worker
+from django_pgjobs.models import Batch, Job, Occurrence, Worker
 from django_pgjobs.queries import jobs
+from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.signals import workflow_expiring
 from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner, retentions_of
-from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
+from django_pgjobs.worker.process.vitals import marks_of
+from django_pgjobs.worker.stillness import WAITS
+from tests.factories import (
+    count_jobs,
+    get_job,
+    get_worker,
+    make_batch,
+    make_job,
+    make_jobs,
+    make_worker,
+)
 from tests.helpers import wait_until
 from tests.test_dependencies import enqueue_after
 from tests.worker.support import NEVER, ThreadedWorker, make_options
+from tests.worker.test_batch_care import care, open_old
 from tests.worker.test_dependencies import execute
 from tests.worker.test_dependency_sweep import sweep
 
@@ -66,6 +81,49 @@ def test_finished_jobs_go_when_the_retention_of_their_status_is_over(start: Prun
     start(retention=100, failed_retention=1000)
     wait_until(lambda: count_jobs() == len(kept))
     assert all(get_job(job_id) for job_id in kept)
+
+
+def test_a_receiver_may_take_its_time(start: Prune, own: OwnConnection) -> None:
+    """The pruner that waits for code of the project does not stand still."""
+    entered, free = threading.Event(), threading.Event()
+
+    def keep_results(**_: Any) -> None:
+        entered.set()
+        free.wait(30)
+
+    workflow_expiring.connect(keep_results)
+    try:
+        make_batch(completed_at=ago(3600), tree_completed_at=ago(3600))
+        made = start(retention=60)
+        mark = marks_of([made], {"pruner": own})["the pruner"]
+        assert entered.wait(30)
+        assert mark() == WAITS
+        free.set()
+        wait_until(lambda: not Batch.objects.exists())
+    finally:
+        free.set()
+        workflow_expiring.disconnect(keep_results)
+
+
+def test_a_child_of_a_receiver_prunes_nothing(own: OwnConnection) -> None:
+    """It has a copy of the worker's connections."""
+    open_old()
+    parent, children = os.getpid(), []
+
+    def fork(**_: Any) -> None:
+        if child := os.fork():
+            children.append(child)
+
+    workflow_expiring.connect(fork)
+    try:
+        care(own, TreeRetention(0.0, 0.0, 0.0)).tell()
+        if os.getpid() != parent:
+            os._exit(9)
+    finally:
+        workflow_expiring.disconnect(fork)
+    [child] = children
+    assert os.waitpid(child, 0) == (child, 0)
+    assert Batch.objects.filter(told_at=None).count() == 1  # the one below it
 
 
 def test_without_a_retention_jobs_stay(start: Prune) -> None:

@@ -28,7 +28,7 @@ from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Dependency, Job
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 
@@ -255,7 +255,7 @@ def _carry_out(
         messages.error(request, _("Nothing was done: %(error)s") % {"error": error})
         return False
     if not was_done:
-        status = Job.objects.filter(pk=job.pk).values_list("status", flat=True).first()
+        status = rows_of(Job).filter(pk=job.pk).values_list("status", flat=True).first()
         label = JobStatus(status).label if status in JobStatus.values else _("deleted")
         said = _("Nothing was done: the job changed meanwhile; it is %(status)s now.")
         messages.warning(request, said % {"status": label})

@@ -33,7 +33,7 @@ from django_pgjobs.exceptions import DuplicateJob, JobError, UnknownTask
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import Undecodable
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.values.bounds import MAX_PRIORITY, MIN_PRIORITY
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import decode_value, encode_value
@@ -243,7 +243,7 @@ def _require_reach(user: Any, job_id: int | None) -> None:
     """Raise ValueError if *user* may not enqueue such a job as this one, new or met by its key."""
     if job_id is None:
         return
-    if not narrow(user, Verb.ENQUEUE, Job.objects.filter(pk=job_id)).exists():
+    if not narrow(user, Verb.ENQUEUE, rows_of(Job).filter(pk=job_id)).exists():
         raise ValueError(OUT_OF_REACH)
 
 
@@ -279,7 +279,7 @@ def _enqueue(
 ) -> HttpResponseRedirect | None:
     """Enqueue the copy and lead to its page; None, with an error in the form, if it cannot be."""
     data, job = form.cleaned_data, form.job
-    newest = Job.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    newest = rows_of(Job).order_by("-pk").values_list("pk", flat=True).first() or 0
     try:
         with transaction.atomic(using=job_database()):
             result = task.enqueue(*data["args"], **data["kwargs"])

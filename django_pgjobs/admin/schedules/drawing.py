@@ -26,7 +26,7 @@ from django_pgjobs.occurrences.planning import Planned
 from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import schedule_pages
-from django_pgjobs.queries.database import job_cursor, job_database
+from django_pgjobs.queries.database import job_cursor, rows_of
 from django_pgjobs.queries.schedule_pages import RunRow
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
@@ -105,7 +105,7 @@ def draw_schedules(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse
     """Return the page of all schedules, a hundred at a time, by their names."""
     after = request.GET.get("after", "").replace("\0", "")
     most = schedule_pages.MAX_SCHEDULES
-    found = Schedule._default_manager.using(job_database()).order_by("name")
+    found = rows_of(Schedule).order_by("name")
     rows = list(found.filter(name__gt=after)[: most + 1])
     names = [row.name for row in rows[:most]]
     with job_cursor() as cursor:

@@ -39,7 +39,7 @@ from django_pgjobs.declaring.redaction import MASK
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Schedule
 from django_pgjobs.permissions import Verb, require
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.schedules import control, skipping
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.syncing import changed_columns, follow_code
@@ -278,7 +278,7 @@ def find_schedule(name: str) -> Schedule | None:
     """Return the row of a schedule, None if there is none."""
     if not is_storable(name):
         return None
-    return Schedule._default_manager.using(job_database()).filter(name=name).first()
+    return rows_of(Schedule).filter(name=name).first()
 
 
 def _run(

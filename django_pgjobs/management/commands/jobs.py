@@ -53,7 +53,7 @@ from django_pgjobs.management.printing import (
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job, Pause
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import IN_LINES
@@ -276,7 +276,7 @@ class Command(BaseCommand):
             self._write(f"  {reason.text} [{reason.code}]")
 
     def _show(self, **flags: Any) -> None:
-        row = Job.objects.filter(pk=flags["id"]).values(*SHOWN).first()
+        row = rows_of(Job).filter(pk=flags["id"]).values(*SHOWN).first()
         if row is None:
             raise CommandError(f"there is no job {flags['id']}.")
         self._write(json_text(row))
@@ -381,7 +381,7 @@ def _target_of(flags: Mapping[str, Any]) -> dict[str, str]:
 def _pause_of(target: dict[str, str]) -> str:
     """Return who paused something, until when and why, "" if it is not paused."""
     [(kind, name)] = target.items()
-    pause = Pause.objects.filter(Pause.that_holds(), kind=kind, name=name).first()
+    pause = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
     if pause is None:
         return ""
     by, why = pause.paused_by or "somebody", pause.reason or "no reason"

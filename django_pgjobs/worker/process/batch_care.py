@@ -11,9 +11,12 @@ Before that, `workflow_expiring` is sent.
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import psycopg
 
@@ -23,6 +26,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.signals import workflow_expiring
 from django_pgjobs.values.words import counted
+from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.housekeeping import close_connections, in_transaction_of_others
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.workflows.blocks import rows
@@ -44,11 +48,13 @@ class BatchCare:
         deleted: Counter[str],
         *,
         is_stopped: Callable[[], bool],
+        code_of_project: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._connection = connection
         self._kept = kept
         self._deleted = deleted
         self._is_stopped = is_stopped
+        self._code_of_project = code_of_project
 
     def tell(self) -> None:
         """Send `workflow_expiring` for trees to be deleted; a tree whose receiver raises stays.
@@ -66,8 +72,7 @@ class BatchCare:
         is_nested = bool(in_transaction_of_others())  # where somebody prunes by hand
         errors: list[BaseException]
         try:
-            flow = rows().get(pk=root_id)
-            answers = workflow_expiring.send_robust(sender=type(flow), batch=flow)
+            answers = self._send(rows().get(pk=root_id))
             errors = [answer for _, answer in answers if isinstance(answer, Exception)]
         except KeyboardInterrupt:  # of whoever prunes by hand
             raise
@@ -84,6 +89,14 @@ class BatchCare:
                 exc_info=error,
             )
         return not errors
+
+    def _send(self, flow: Any) -> Any:
+        process = os.getpid()
+        try:
+            with self._code_of_project():
+                return workflow_expiring.send_robust(sender=type(flow), batch=flow)
+        finally:
+            leave_if_forked(process)
 
     def prune(self) -> None:
         """Delete the trees that were announced, with their jobs."""

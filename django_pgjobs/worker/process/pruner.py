@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import psycopg
@@ -66,6 +67,7 @@ class Pruning:
         worker: str = "-",
         wait: Callable[[float], None] = time.sleep,
         is_stopped: Callable[[], bool] = lambda: False,
+        code_of_project: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._connection = connection
         self._retentions = retentions
@@ -80,7 +82,13 @@ class Pruning:
         # Of jobs by status, of everything else by what it is.
         self.deleted: Counter[str] = Counter()
         kept = kept_trees(retentions, notice)
-        self._batches = BatchCare(connection, kept, self.deleted, is_stopped=is_stopped)
+        self._batches = BatchCare(
+            connection,
+            kept,
+            self.deleted,
+            is_stopped=is_stopped,
+            code_of_project=code_of_project,
+        )
 
     @property
     def job_steps(self) -> list[Callable[[], None]]:
@@ -276,6 +284,7 @@ class Pruner(Role):
             worker=worker,
             wait=self.wait,
             is_stopped=lambda: self.stop_requested,
+            code_of_project=self.code_of_project,
         )
         # Was a pass asked for, and has it been made?
         self._is_asked = False

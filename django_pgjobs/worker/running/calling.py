@@ -171,22 +171,37 @@ def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
     if not (isinstance(task, Task) and task.atomic):
         return success(_value_of(attempt, call), options.max_payload_bytes)
     database = job_database()
-    with transaction.atomic(using=database):
-        outcome = success(_value_of(attempt, call), options.max_payload_bytes)
-        duration = time.monotonic() - attempt.started_at
-        done = jobs.Success(
-            id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
-        )
-        write_last(attempt, database)
-        with connections[database].cursor() as cursor:
-            batch_id = attempt.row.batch_id
-            (jobs if batch_id is None else batches).send_successes(cursor, [done])
-            if not cursor.fetchall():
-                raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
-            dependencies.resolve_dependencies(cursor, [attempt.id])
-            if batch_id is not None:
-                _count(batch_id, database)
+    outcome: Outcome | None = None
+    try:
+        with transaction.atomic(using=database):
+            outcome = _write_success(attempt, call, options, database)
+    except (DatabaseError, JobInterrupt):
+        raise
+    except BaseException:
+        if outcome is None:
+            raise
+        # It is written and committed, so this is of a hook that the task left for then.
+        logger.of(attempt).exception("the job is done; a hook of on_commit raised")
     outcome.stored = True
+    return outcome
+
+
+def _write_success(attempt: Attempt, call: TaskCall, options: Options, database: str) -> Outcome:
+    """Run the task, and write its outcome in the open transaction, as the last that it does."""
+    outcome = success(_value_of(attempt, call), options.max_payload_bytes)
+    duration = time.monotonic() - attempt.started_at
+    done = jobs.Success(
+        id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
+    )
+    write_last(attempt, database)
+    with connections[database].cursor() as cursor:
+        batch_id = attempt.row.batch_id
+        (jobs if batch_id is None else batches).send_successes(cursor, [done])
+        if not cursor.fetchall():
+            raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
+        dependencies.resolve_dependencies(cursor, [attempt.id])
+        if batch_id is not None:
+            _count(batch_id, database)
     return outcome
 
 

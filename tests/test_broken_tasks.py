@@ -103,7 +103,7 @@ def test_who_repairs_is_not_stopped_by_the_check(
     """Django's `migrate` is, without --skip-checks."""
     make_app(DIVIDES)
     load_command_class("django_pgjobs", "jobs").run_from_argv(["manage.py", "jobs", "list"])
-    assert capsys.readouterr().out.startswith("no such job")
+    assert capsys.readouterr().out == "no ready or running job was found.\n"
     with pytest.raises(SystemCheckError, match=r"pgjobs\.E005"):
         call_command("migrate", "--plan", skip_checks=False)
     with (

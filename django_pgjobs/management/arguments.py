@@ -50,9 +50,19 @@ class ActionParser(CommandParser):
             self.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **kind)
 
 
-def add_action(actions: Any, name: str, *, help: str, **options: Any) -> Any:
-    """Return a new parser below *actions*, whose own help begins with the line of the list."""
-    return actions.add_parser(name, help=help, **{"description": help} | options)
+def add_action(
+    actions: Any, name: str, *, help: str, description: str = "", epilog: str = ""
+) -> Any:
+    """Return a new parser below *actions*, whose own help begins with the line of the list.
+
+    A *description* stands there instead. Texts of several lines are printed as they are.
+    """
+    form = argparse.HelpFormatter
+    if "\n" in description + epilog:
+        form = argparse.RawDescriptionHelpFormatter
+    return actions.add_parser(
+        name, help=help, description=description or help, epilog=epilog, formatter_class=form
+    )
 
 
 def job_id(text: str) -> int:

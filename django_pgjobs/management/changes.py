@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -161,7 +160,6 @@ def add_changes(actions: Any) -> None:
             help=verb.help,
             description=DESCRIPTION.format(help=verb.help),
             epilog=EPILOGS[verb.name],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
         if verb.name != "cancel":

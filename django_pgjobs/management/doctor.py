@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -40,7 +39,6 @@ def add_doctor(actions: Any) -> None:
         help="Say what is wrong now: jobs that nobody takes, full workers, failures, pauses.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--fail", action="store_true", help="End with exit status 1 if something is wrong."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from django_pgjobs.control.failures import MAX_JOBS, class_name, list_groups, message_of
@@ -56,7 +55,6 @@ def add_failures(actions: Any) -> None:
         help="Show failed jobs by task, exception and message.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--newest", action="store_true", help="The newest first, not the most.")
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")

@@ -5,7 +5,6 @@ Also what `explain` and `show` take, which change nothing either.
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
@@ -59,7 +58,6 @@ def add_looks(actions: Any) -> None:
         "list",
         help="List unfinished jobs, or those of one status, newest first.",
         description=OF_LIST,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listing.add_argument(
         "--status", choices=JobStatus.values, help="Default: ready and running ones."
@@ -72,7 +70,6 @@ def add_looks(actions: Any) -> None:
         "stuck",
         help="List running jobs that take far longer than usual, or stand still.",
         description=OF_STUCK,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     stuck.add_argument(
         "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."

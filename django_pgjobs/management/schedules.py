@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Set
 from datetime import UTC, datetime
 from functools import partial
@@ -72,7 +71,6 @@ def _add_looks(verbs: Any) -> None:
         "list",
         help="List all schedules.",
         description=OF_LIST,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
     following = add_action(verbs, "next", help="Print when schedules are due next.")

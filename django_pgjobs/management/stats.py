@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -106,7 +105,6 @@ def add_stats(actions: Any) -> None:
         help="Show what waits and runs in each queue, how fast it goes and what fails.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="Print JSON for programs.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -51,14 +50,12 @@ new one.
 
 def add_tokens(actions: Any) -> None:
     """Add the action to those of `jobs`."""
-    form = argparse.RawDescriptionHelpFormatter
     parser = add_action(
         actions,
         "tokens",
         help="Make, list, rotate and revoke tokens of the HTTP API.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=form,
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     create = add_action(
@@ -66,7 +63,6 @@ def add_tokens(actions: Any) -> None:
         "create",
         help="Make a token, and print its secret.",
         epilog=EPILOG,
-        formatter_class=form,
     )
     _add_scope(create)
     listing = add_action(verbs, "list", help="List the valid tokens.")

@@ -73,7 +73,6 @@ def add_workers(actions: Any) -> None:
         help="Show workers and what they hold; quiet, resume and stop them.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
     verbs = parser.add_subparsers(dest="verb")

@@ -77,7 +77,6 @@ def add_workflows(actions: Any) -> None:
         help="List workflows; show, retry and cancel one.",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--open", action="store_true", help="Only those that are not complete.")
     parser.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")

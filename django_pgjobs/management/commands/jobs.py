@@ -159,7 +159,6 @@ class Command(BaseCommand):
             help="Delete finished jobs that are older than their retention.",
             description=prune.DESCRIPTION,
             epilog=prune.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         pruning.add_argument("--dry-run", action="store_true", help="Only count.")
         for flag, which, setting in (

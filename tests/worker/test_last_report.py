@@ -67,4 +67,6 @@ def test_a_last_report_that_is_refused_keeps_no_job_from_its_end(
     job = task.enqueue()
     drain()
     assert (get_job(job.id).status, get_job(job.id).progress) == ("successful", None)
-    assert "its progress cannot be written: refused" in caplog.text
+    # The upkeep may have sent it with others just before the end.
+    said = ("its progress cannot be written: refused", "a turn was refused: refused")
+    assert any(each in caplog.text for each in said)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.utils import timezone, translation
 
 from django_pgjobs import pause
@@ -23,14 +25,9 @@ UNSERVED = "2 jobs wait in queue reports and no live worker listens to it."
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
+def run(run: Callable[..., str]) -> Callable[..., str]:
     """Run `jobs doctor` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", "doctor", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
+    return partial(run, "doctor")
 
 
 def test_nothing_is_wrong(run: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,14 +23,9 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
+def run(run: Callable[..., str]) -> Callable[..., str]:
     """Run `jobs workflows` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", "workflows", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
+    return partial(run, "workflows")
 
 
 def fail(batch: int, message: str = "no such order\nreally") -> int:

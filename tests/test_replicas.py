@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import transaction
 from django.test import Client, override_settings
 from django.urls import reverse
@@ -18,17 +18,6 @@ from tests.aliases import Replica, extra_alias
 from tests.factories import get_job, make_batch, make_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `jobs` with words of a command line; return what it prints."""
-
-    def run_one(*words: object) -> str:
-        call_command("jobs", *map(str, words))
-        return capsys.readouterr().out
-
-    return run_one
 
 
 @pytest.fixture

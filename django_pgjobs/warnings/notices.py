@@ -51,9 +51,9 @@ OTHER_WORDS = {
 class Notice(NamedTuple):
     """A sentence about what is wrong.
 
-    *kind* and *subject* say what it is about, whatever its numbers are by now: the name of a queue,
-    a task, a schedule or a limit, the id of a job or batch. *text* is "" for one that is counted
-    only. *since* is from when on it counts, where it does not count what is there now.
+    *kind* and *subject* say what it is about, whatever its numbers are by now; of a kind about
+    queues, tasks, jobs or batches the subject is a name or an id. *text* is "" for one that is
+    counted only. *since* is from when on it counts, where it does not count what is there now.
     """
 
     kind: str

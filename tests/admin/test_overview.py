@@ -236,6 +236,9 @@ def test_a_worker_whose_heartbeat_is_late_is_shown_so() -> None:
     make_worker("a:1", heartbeat_at=ago(45))
     [(_, is_late)] = numbers()["workers"]
     assert is_late
+    make_worker("b:1", heartbeat_at=ago(45), lease_seconds=300)
+    by_name = {worker.name: is_late for worker, is_late in numbers()["workers"]}
+    assert by_name == {"a:1": True, "b:1": False}  # each by its own lease
 
 
 def test_failures_of_the_last_day_are_grouped() -> None:

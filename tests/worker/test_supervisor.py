@@ -188,6 +188,21 @@ def test_a_supervisor_that_is_stopped_while_a_child_waits_for_the_database_ends_
     assert made.supervisor._exit_status() == 0
 
 
+def test_a_supervisor_that_is_stopped_while_hup_replaces_a_child_ends_well(
+    made: Supervising,
+) -> None:
+    """Status 76 asks for another start: of a child, but not of what was told to stop."""
+    first, second = made.begin()
+    made.supervisor._handle(signal.SIGHUP)
+    made.look()
+    made.supervisor._handle(signal.SIGTERM)
+    first.end(EXIT_RELOAD)
+    second.end(0)
+    made.look()
+    assert all(child.is_done for child in made.children)
+    assert made.supervisor._exit_status() == 0
+
+
 def test_hup_does_not_keep_the_supervisor_looking_for_a_place_that_is_left_empty(
     made: Supervising,
 ) -> None:

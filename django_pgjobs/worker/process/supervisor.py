@@ -126,7 +126,8 @@ class Supervisor:
         return all(child.is_done for child in self._children)
 
     def _exit_status(self) -> int:
-        good = {EXIT_DISMISSED, EXIT_DONE}
+        # 76 asks the supervisor for a new child; a supervisor that ends was told to.
+        good = {EXIT_DISMISSED, EXIT_DONE, EXIT_RELOAD}
         if self._has_worked:
             # A child could not start lately, but the supervisor itself did, long before.
             good |= CANNOT_START

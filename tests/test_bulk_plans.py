@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models import Q
 
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk
 from tests.planner import KNOWN, forget_jobs, rows_read
 

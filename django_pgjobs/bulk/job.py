@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from django.db import transaction
 
-from django_pgjobs.bulk.changes import count_total, run_page
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.context import current_job
 from django_pgjobs.control.lifecycle import cancel
@@ -31,6 +30,9 @@ ALIAS = find_alias()
 @task(backend=ALIAS, queue_name=find_queue(ALIAS, OWN_QUEUE))
 def run_bulk_change(change_id: int) -> dict[str, int]:
     """Do what is left of a bulk change; return how many jobs it came to."""
+    # Every worker loads this module, and next to none has a change to make.
+    from django_pgjobs.bulk.changes import count_total, run_page
+
     change = BulkChange.objects.using(job_database()).filter(pk=change_id).first()
     if change is not None and change.total is None and change.finished_at is None:
         count_total(change)

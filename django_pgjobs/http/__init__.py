@@ -26,7 +26,7 @@ group and the first:
                      threads routing asgi tokens
     workers          assignments options members memory waiting looking recording station
                      reporting progress outcomes taking single asking beating
-    jobs, workflows  owning shown results destinations posting signatures calling calls trees
+    jobs, workflows  shown owning results destinations posting signatures calling calls trees
                      removing
     routes           views urls
 """

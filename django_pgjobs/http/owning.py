@@ -1,7 +1,4 @@
-"""Which jobs and workflows are a token's: those of its scope, and those that it opened.
-
-The id of the token that opened a workflow is kept in its metadata, and shown to nobody over HTTP.
-"""
+"""Which jobs and workflows are a token's: those of its scope, and those that it opened."""
 
 from __future__ import annotations
 
@@ -13,12 +10,10 @@ from django.db.models import Q, QuerySet
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.problems import Problem, forbidden
 from django_pgjobs.http.sessions import in_bounded_time
+from django_pgjobs.http.shown import OPENER
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.models.batch_states import in_tree
 from django_pgjobs.queries.database import job_database
-
-# The key of the metadata.
-OPENER = "pgjobs.token"
 
 
 def jobs_of(access: Access) -> QuerySet[Job]:
@@ -35,13 +30,6 @@ def _of_scope(access: Access) -> Q:
 def with_opener(metadata: Mapping[str, Any] | None, access: Access) -> dict[str, Any]:
     """Return the metadata of a workflow that this token opens."""
     return {**(metadata or {}), OPENER: access.token_id}
-
-
-def without_opener(metadata: Any) -> Any:
-    """Return the metadata of a batch as clients are told it."""
-    if not isinstance(metadata, dict):
-        return metadata
-    return {name: value for name, value in metadata.items() if name != OPENER}
 
 
 def has_opened(access: Access, batch: Batch) -> bool:

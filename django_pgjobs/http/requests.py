@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest
@@ -12,8 +11,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.fields import Fields, read_fields
 from django_pgjobs.http.problems import FieldError, invalid
-from django_pgjobs.values.moments import aware
-from django_pgjobs.values.payload import in_utc, is_storable
+from django_pgjobs.values.payload import is_storable
 
 
 class Reply(NamedTuple):
@@ -68,10 +66,3 @@ class ApiRequest:
 def wrong_parameter(name: str, detail: str) -> Exception:
     """Return the problem of a wrong parameter of the address."""
     return invalid([FieldError(name, detail, is_parameter=True)])
-
-
-def instant_text(instant: datetime | None) -> str | None:
-    """Return a time as answers have it: ISO 8601, in UTC."""
-    if instant is None:
-        return None
-    return in_utc(aware(instant)).isoformat().replace("+00:00", "Z")

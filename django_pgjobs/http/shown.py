@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django_pgjobs.declaring.redaction import redact
-from django_pgjobs.http.access import Access
-from django_pgjobs.http.owning import without_opener
-from django_pgjobs.http.requests import instant_text
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.tracing.headers import without_headers
+from django_pgjobs.values.moments import instant_text
 from django_pgjobs.workflows.reading import Counts
+
+# The key of a workflow's metadata that has the id of the token that opened it; told to nobody.
+OPENER = "pgjobs.token"
 
 
 def shown_job(job: Job) -> dict[str, Any]:
@@ -51,21 +52,19 @@ def shown_whole_job(job: Job) -> dict[str, Any]:
     }
 
 
-def shown_batch(batch: Any, access: Access | None = None) -> dict[str, Any]:
+def shown_batch(batch: Any, *, has_key: bool = True) -> dict[str, Any]:
     """Return what is told of a batch in a list; *batch* has its state, as `with_states` says it.
 
-    Its key is not told to an *access* with scopes, which could take the next one; None: who is
-    called was chosen by who opened it.
+    Its key is not told (*has_key*) to a token with scopes, which could take the next one.
     """
-    may_see_key = access is None or access.is_for_all
     return {
         "id": str(batch.pk),
         "workflow": str(batch.root_id),
         "parent": _id(batch.parent_id),
         "name": batch.name,
         "state": str(batch.state),
-        "dedupe_key": batch.dedupe_key if may_see_key else None,
-        "metadata": without_opener(batch.metadata),
+        "dedupe_key": batch.dedupe_key if has_key else None,
+        "metadata": _without_opener(batch.metadata),
         "created_at": instant_text(batch.created_at),
         "sealed_at": instant_text(batch.sealed_at),
         "completed_at": instant_text(batch.completed_at),
@@ -80,9 +79,16 @@ def shown_counts(counts: Counts) -> dict[str, int]:
     return {**counts._asdict(), "unfinished": counts.unfinished}
 
 
-def batch_status(batch: Batch, access: Access | None = None) -> dict[str, Any]:
+def batch_status(batch: Batch, *, has_key: bool = True) -> dict[str, Any]:
     """Return what is told of a batch with all below it; as `shown_batch`."""
-    return {**shown_batch(batch, access), "counts": shown_counts(batch.counts(tree=True))}
+    told = shown_batch(batch, has_key=has_key)
+    return {**told, "counts": shown_counts(batch.counts(tree=True))}
+
+
+def _without_opener(metadata: Any) -> Any:
+    if not isinstance(metadata, dict):
+        return metadata
+    return {name: value for name, value in metadata.items() if name != OPENER}
 
 
 def _id(number: int | None) -> str | None:

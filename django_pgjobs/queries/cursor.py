@@ -82,7 +82,7 @@ def raw_statement(name: str, *, schema: str | None = None) -> tuple[bytes, list[
             names.append(found[1])
         return f"${names.index(found[1]) + 1}"
 
-    return PLACEHOLDER.sub(number, statement(name, schema=schema)).encode(), names
+    return PLACEHOLDER.sub(number, qualified(load(name), schema)).encode(), names
 
 
 def process_statement(name: str) -> str:

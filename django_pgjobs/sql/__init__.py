@@ -31,10 +31,18 @@ from pathlib import Path
 
 from django_pgjobs.sql.terms import written_out
 
+
+def bare(text: str) -> str:
+    """Return SQL without comments and indents: they are for people."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if not line.startswith("--"))
+
+
 # All of them, read at import: once an upgrade has replaced the files, a worker that still runs
 # would find the statements of another release, or none.
 TEXTS = {
-    path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.sql")
+    path.stem: bare(path.read_text(encoding="utf-8"))
+    for path in Path(__file__).parent.glob("*.sql")
 }
 
 # What is ours: tables, functions, sequences; also in a literal that names one. Django keeps its
@@ -48,12 +56,11 @@ HEAD = re.compile(r"\{head of (?P<name>\w+)\}")
 
 
 def load(name: str) -> str:
-    """Return the statement in `<name>.sql`, without comments and indents: they are for people.
+    """Return the statement in `<name>.sql`, without comments and indents.
 
     `{head of other}` in it is what `other.sql` says before its last line.
     """
-    lines = [line.strip() for line in written_out(TEXTS[name]).splitlines()]
-    text = "\n".join(line for line in lines if not line.startswith("--"))
+    text = bare(written_out(TEXTS[name]))
     return HEAD.sub(lambda found: load(found["name"]).rstrip().rpartition("\n")[0], text)
 
 

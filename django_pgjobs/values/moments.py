@@ -1,4 +1,4 @@
-"""Instants and lengths of time as people read them: in a sentence, on a page, in the log.
+"""Instants and lengths of time as people read them, in a sentence, on a page, in the log.
 
 Sentences and pages are in the active language and the current time zone; the log is in neither,
 and without spaces in a value.
@@ -32,6 +32,13 @@ def aware(instant: datetime) -> datetime:
 def now_aware() -> datetime:
     """Return the time with its time zone; with USE_TZ = False Django's own has none."""
     return aware(timezone.now())
+
+
+def instant_text(instant: datetime | None) -> str | None:
+    """Return an instant as programs are told it: ISO 8601, in UTC."""
+    if instant is None:
+        return None
+    return in_utc(aware(instant)).isoformat().replace("+00:00", "Z")
 
 
 def moment_in_words(instant: datetime | None, now: datetime) -> str:

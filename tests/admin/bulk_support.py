@@ -13,7 +13,8 @@ from django.db import connection
 from django.test import Client
 
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.bulk import Selection, preview
+from django_pgjobs.bulk import preview
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from tests.test_admin import page
 

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job, Worker
 from tests.admin.many_jobs import TREES
 

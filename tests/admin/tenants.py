@@ -18,7 +18,8 @@ from django.urls import reverse
 
 from django_pgjobs.admin.job_list.tabs import TABS
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
-from django_pgjobs.bulk import ACTIONS, Selection
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import (
     Batch,
     BulkChange,

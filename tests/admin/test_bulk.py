@@ -12,9 +12,11 @@ from django.db import DatabaseError, connection
 from django.test import override_settings
 from psycopg import sql
 
-from django_pgjobs import bulk
-from django_pgjobs.bulk import ACTIONS, Selection, create_change, run_change, run_page
 from django_pgjobs.bulk import walk as walking
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import cancel_change, create_change, run_change, run_page
+from django_pgjobs.bulk.job import enqueue_change, run_bulk_change
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk
 from django_pgjobs.control.changing import Effect
 from django_pgjobs.models import BulkChange, Job
@@ -267,8 +269,8 @@ def test_a_cancelled_change_ends_between_pages(boss: User, monkeypatch: pytest.M
     monkeypatch.setattr(walking, "PAGE_JOBS", 2)
     change = change_of(boss, "requeue", Selection({"status": "failed"}))
     run_page(change.pk)
-    assert bulk.cancel_change(change.pk)
-    assert not bulk.cancel_change(change.pk)
+    assert cancel_change(change.pk)
+    assert not cancel_change(change.pk)
     assert run_change(change.pk) == []
     assert count_jobs(status="ready") == 2
 
@@ -312,9 +314,9 @@ def test_a_large_change_is_done_by_a_job(boss: User) -> None:
     make_worker()
     ids = make_jobs(30, status="failed", finished_at=NOW)
     change = change_of(boss, "requeue", Selection({"status": "failed"}), spread=86_400.0)
-    bulk.enqueue_change(change)
+    enqueue_change(change)
     assert change.job_id is not None
-    bulk.enqueue_change(change)
+    enqueue_change(change)
     assert count_jobs(task_path="django_pgjobs.bulk.job.run_bulk_change") == 1
     assert run_jobs(at_once=False) == 1
     change.refresh_from_db()
@@ -326,4 +328,4 @@ def test_a_large_change_is_done_by_a_job(boss: User) -> None:
 
 
 def test_a_change_that_does_not_exist_is_done_at_once() -> None:
-    assert bulk.run_bulk_change.func(12345) == {"changed": 0, "passed_over": 0, "conflicts": 0}
+    assert run_bulk_change.func(12345) == {"changed": 0, "passed_over": 0, "conflicts": 0}

@@ -13,8 +13,9 @@ from django.test import Client
 from psycopg import sql
 
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk import preview as previewing
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import BulkChange
 from tests.admin.bulk_support import (
     address,

@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import Selection, dependants
+from django_pgjobs.bulk import dependants
 from django_pgjobs.bulk import preview as previewing
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from tests.admin.bulk_support import (
     address,

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from psycopg import sql
 
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk import preview as previewing
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import BulkChange
 from tests.admin.bulk_support import FAILED, address, confirm, log_in, said, text_of, token_of
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job

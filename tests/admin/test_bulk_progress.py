@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import enqueue_change
+from django_pgjobs.bulk.job import enqueue_change
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.testing import run_jobs
 from tests.admin.bulk_support import FAILED, address, confirm, log_in, text_of

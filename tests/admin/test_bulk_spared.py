@@ -12,7 +12,9 @@ from django.test import Client
 from psycopg import sql
 
 from django_pgjobs import workflow
-from django_pgjobs.bulk import ACTIONS, Selection, run_change, run_page
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import run_change, run_page
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.control.changing import Effect
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.queries.dependencies import resolve_dependencies

@@ -12,7 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client, override_settings
 
 from django_pgjobs.admin.bulk import export
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.declaring.redaction import MASK
 from tests.admin.bulk_support import address, confirm, log_in
 from tests.factories import make_job, make_jobs, make_running_job

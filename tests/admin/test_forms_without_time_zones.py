@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job, Mute, Occurrence, Pause, Schedule, Token
 from tests.admin.bulk_support import address, confirm
 from tests.admin.lists import ids_in, listed

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django_pgjobs.admin.bulk.asking import SALT
 from django_pgjobs.admin.job_list import changelist
 from django_pgjobs.admin.job_list.search import Reach
-from django_pgjobs.bulk import ACTIONS
+from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from tests.admin.lists import NOW, address, counts, ids_in, link, listed, query_of, send

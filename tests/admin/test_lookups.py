@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from django_pgjobs.bulk import InvalidLookup, Selection, conditions
+from django_pgjobs.bulk.lookups import InvalidLookup, conditions
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from tests.factories import make_job
 

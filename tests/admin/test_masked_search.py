@@ -9,8 +9,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_pgjobs.admin.job_list.links import COUNT_AFTER
-from django_pgjobs.bulk import ACTIONS, Selection, conditions, create_change, run_change
-from django_pgjobs.bulk.lookups import names_masked
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import create_change, run_change
+from django_pgjobs.bulk.lookups import conditions, names_masked
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import BulkChange, Job
 from tests.admin.bulk_support import address, confirm, log_in, text_of
 from tests.admin.lists import address as list_address

@@ -18,9 +18,11 @@ from django.test import Client
 
 from django_pgjobs.admin.job_list import changelist, tabs
 from django_pgjobs.admin.job_list.search import Reach
-from django_pgjobs.bulk import ACTIONS, Selection, create_change, run_change
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.bulk import walk as walking
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import create_change, run_change
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk
 from tests.admin.lists import ids_in, link, listed
 from tests.admin.test_bulk import NOW, ago

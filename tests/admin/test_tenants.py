@@ -13,7 +13,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs.bulk import ACTIONS, Selection
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import (
     BulkChange,
 )

@@ -16,7 +16,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
-from django_pgjobs.bulk import ACTIONS, Selection
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import (
     BulkChange,
     ConcurrencyLimit,

@@ -11,7 +11,9 @@ from django.db import connection
 from django.test import Client
 
 from django_pgjobs import workflow
-from django_pgjobs.bulk import ACTIONS, Selection, create_change, run_page
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import create_change, run_page
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch, BulkChange, Job
 from django_pgjobs.queries import batch_care
 from django_pgjobs.testing import run_jobs

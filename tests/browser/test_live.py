@@ -18,7 +18,8 @@ from django_pgjobs.admin.overview import live
 from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.page import DEFAULT_RANGE, DEFAULT_SPLIT, read_numbers
-from django_pgjobs.bulk import Selection, preview
+from django_pgjobs.bulk import preview
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from tests.admin.browser import open_page
 from tests.admin.bulk_support import address, let_counts_take

@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import (
     BulkChange,
     ConcurrencyLimit,

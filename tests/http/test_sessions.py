@@ -14,9 +14,9 @@ from django_pgjobs import workflow
 from django_pgjobs.control import lifecycle
 from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.http import results, sessions
-from django_pgjobs.http.owning import OPENER
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.sessions import in_transaction, until_done
+from django_pgjobs.http.shown import OPENER
 from django_pgjobs.models import Batch, Job, Token
 from django_pgjobs.testing import run_jobs
 from tests.factories import make_job

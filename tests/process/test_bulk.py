@@ -8,7 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from psycopg import sql
 
-from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import create_change
+from django_pgjobs.bulk.job import enqueue_change
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.control.pauses import pause
 from django_pgjobs.models import BulkChange, QueueSettings
 from tests.factories import count_jobs, get_job, make_jobs

@@ -16,7 +16,10 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_pgjobs import cancel, requeue, reschedule
-from django_pgjobs.bulk import ACTIONS, Selection, changes, create_change, run_page
+from django_pgjobs.bulk import changes
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import create_change, run_page
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job
 from django_pgjobs.queries.bulk import reset_attempts
 from tests.factories import count_jobs, get_job, make_job, make_running_job

@@ -28,19 +28,13 @@ from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportFo
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
 from django_pgjobs.admin.pages import PAGE_SECONDS, PageAdmin, draw_too_slow
-from django_pgjobs.bulk import (
-    ACTIONS,
-    Action,
-    InvalidLookup,
-    Selection,
-    create_change,
-    enqueue_change,
-    run_change,
-)
-from django_pgjobs.bulk.changes import first_tasks
+from django_pgjobs.bulk.actions import ACTIONS, Action
+from django_pgjobs.bulk.changes import create_change, first_tasks, run_change
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
+from django_pgjobs.bulk.job import enqueue_change
+from django_pgjobs.bulk.lookups import InvalidLookup
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
-from django_pgjobs.bulk.selection import StoredSelection
+from django_pgjobs.bulk.selection import Selection, StoredSelection
 from django_pgjobs.bulk.trees import as_counted, may_do, tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import allowed_to
 from django_pgjobs.exceptions import TooSlow

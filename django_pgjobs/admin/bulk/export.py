@@ -12,7 +12,8 @@ from django.db.models.functions import Cast
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 
-from django_pgjobs.bulk import ACTIONS, Selection
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.models import Job

@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.bulk import Action, Selection
+from django_pgjobs.bulk.actions import Action
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.models import Batch
 from django_pgjobs.permissions import Verb, whole_workflows

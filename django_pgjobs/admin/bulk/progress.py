@@ -17,8 +17,9 @@ from django.utils.translation import ngettext
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.breadcrumbs import jobs_step, step
 from django_pgjobs.admin.pages import PageAdmin, page
-from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
-from django_pgjobs.bulk.changes import find_user
+from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.changes import cancel_change, find_user
+from django_pgjobs.bulk.job import drop_job, enqueue_change
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
 from django_pgjobs.queries.database import job_cursor, job_database

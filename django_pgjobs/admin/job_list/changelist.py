@@ -45,8 +45,7 @@ from django_pgjobs.admin.job_list.tabs import (
     exceeds_index,
     find_tab,
 )
-from django_pgjobs.bulk import InvalidLookup, conditions
-from django_pgjobs.bulk.lookups import names_masked
+from django_pgjobs.bulk.lookups import InvalidLookup, conditions, names_masked
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, is_narrowed, may, narrow

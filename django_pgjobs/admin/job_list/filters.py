@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy
 from rangefilter.filters import DateTimeRangeFilter, NumericRangeFilter
 
 from django_pgjobs.admin.job_list.search import Condition
-from django_pgjobs.bulk import conditions
+from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.values.bounds import MAX_INTEGER
 from django_pgjobs.values.moments import aware
 

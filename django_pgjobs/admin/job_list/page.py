@@ -27,7 +27,8 @@ from django_pgjobs.admin.job_list.filters import LIST_FILTER
 from django_pgjobs.admin.job_list.links import COUNT_AFTER
 from django_pgjobs.admin.job_list.search import HELP
 from django_pgjobs.admin.pages import PageAdmin, page
-from django_pgjobs.bulk import ACTIONS, Action, Selection
+from django_pgjobs.bulk.actions import ACTIONS, Action
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.permissions import Verb, may, narrow, require
 from django_pgjobs.values.bounds import MAX_BIGINT
 

@@ -18,7 +18,7 @@ from django_pgjobs.admin.numbers import as_of, queue_queries
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.forms import PauseForm
 from django_pgjobs.admin.svg import Spark, build_spark
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.control.numbers import Hour, QueueLine, queue_lines, read_hour
 from django_pgjobs.models import Worker
 from django_pgjobs.permissions import Verb, may

@@ -24,7 +24,7 @@ from django_pgjobs.admin.workflows.drawing import (
     job_links,
 )
 from django_pgjobs.admin.workflows.failed_jobs import failed_jobs
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import with_states
 from django_pgjobs.permissions import Verb, require, visible_ids, whole_workflows

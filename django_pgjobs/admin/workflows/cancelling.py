@@ -16,9 +16,10 @@ from django_pgjobs.admin.bulk.asking import FORM_SECONDS, text_to_type
 from django_pgjobs.admin.bulk.forms import EndingForm
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.batch_page import draw_missing, find_batch, is_ending
-from django_pgjobs.bulk import ACTIONS, Selection
+from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
+from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import allowed_to
 from django_pgjobs.permissions import Verb, whole_workflows
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from django_pgjobs.http.access import VERBS
-from django_pgjobs.http.requests import ApiRequest, Reply, instant_text
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.values.moments import instant_text
 
 
 def show_token(request: ApiRequest) -> Reply:

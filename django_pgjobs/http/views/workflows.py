@@ -14,7 +14,6 @@ from django_pgjobs.http.assignments import MAX_LENGTH, opened_or_refused
 from django_pgjobs.http.calls import NewJob, blamed_on, read_job
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.owning import (
-    OPENER,
     duplicate,
     has_opened,
     require_all,
@@ -29,7 +28,7 @@ from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.results import page_of_results
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
-from django_pgjobs.http.shown import batch_status, shown_batch
+from django_pgjobs.http.shown import OPENER, batch_status, shown_batch
 from django_pgjobs.http.trees import MAX_JOBS, TreeOpener, TreePart, TreeReader, add_jobs
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
@@ -105,7 +104,7 @@ def list_workflows(request: ApiRequest) -> Reply:
     if ended is not None:
         roots = roots.filter(tree_completed_at__isnull=ended == "false")
     with in_bounded_time():
-        show = partial(shown_batch, access=request.access)
+        show = partial(shown_batch, has_key=request.access.is_for_all)
         page = page_of(request, roots.defer("step", "callbacks"), show, "workflows")
     return Reply(200, page)
 
@@ -118,7 +117,9 @@ def show_status(request: ApiRequest, *, batch: int) -> Reply:
 def _status(request: ApiRequest, batch_id: int) -> dict[str, Any]:
     found = _find(batch_id)
     with in_bounded_time():
-        return batch_status(found, request.access) | {"waits_for": _reasons(found)}
+        return batch_status(found, has_key=request.access.is_for_all) | {
+            "waits_for": _reasons(found)
+        }
 
 
 def _reasons(batch: Batch) -> list[dict[str, Any]]:
@@ -141,7 +142,7 @@ def delete_workflow(request: ApiRequest, *, batch: int) -> Reply:
         raise not_found(f"That is a batch of workflow {found.root_id}.")
     require_all(request.access, found)
     until_done(lambda: remove(found))
-    return Reply(202, shown_batch(_find(batch), request.access))
+    return Reply(202, shown_batch(_find(batch), has_key=request.access.is_for_all))
 
 
 def add_to_batch(request: ApiRequest, *, batch: int) -> Reply:

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypedDict
 
 from django_pgjobs.queries.cursor import Cursor, fetch, process_statement, process_text
@@ -94,16 +94,15 @@ def insert_job(
 
     *start* is None if its line has no keys either.
     """
-    params = {**row, "args": line.args, "kwargs": line.kwargs}
-    if start is None:
-        [inserted] = fetch(cursor, "enqueue_job", params)
-    else:
+    name, params = "enqueue_job", {**row, "args": line.args, "kwargs": line.kwargs}
+    if start is not None:
+        name = "enqueue_keyed_job"
         params |= start
         params["concurrency_key"] = line.concurrency_key
         params["rate_limit_keys"] = line.rate_limit_keys
-        [inserted] = fetch(cursor, "enqueue_keyed_job", params)
-    job_id, enqueued_at, run_after = inserted
-    return job_id, enqueued_at, run_after
+    [(job_id, enqueued_at, run_after)] = fetch(cursor, name, params, has_instants=False)
+    start_at = None if run_after is None else run_after.replace(tzinfo=UTC)
+    return job_id, enqueued_at.replace(tzinfo=UTC), start_at
 
 
 def insert_jobs(

@@ -3,7 +3,7 @@
 --     skips_waiting boolean; rate_limit_keys text (one per line) or NULL; rate_cost integer;
 --     subject text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
 --     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL
--- Returns: id, enqueued_at, run_after
+-- Returns: id; enqueued_at, run_after timestamp, in UTC
 -- Locks: none that another session waits for
 -- Index: none
 INSERT INTO pgjobs_job (
@@ -13,4 +13,4 @@ VALUES (
     {job.task_values}, {job.start_values}, %(args)s::json, %(kwargs)s::json,
     %(concurrency_key)s::text, %(rate_limit_keys)s::text
 )
-RETURNING id, enqueued_at, run_after
+RETURNING id, timezone('UTC', enqueued_at), timezone('UTC', run_after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 from django_pgjobs.tracing.headers import bounded, is_tracing
@@ -20,13 +20,14 @@ class InsertedIds:
     ids: list[int] | int | None = None
 
 
-@contextmanager
-def sending(task_path: str, queue_name: str) -> Iterator[InsertedIds]:
+def sending(task_path: str, queue_name: str) -> AbstractContextManager[InsertedIds]:
     """Trace the block as an enqueue, if the settings ask for it; it notes what it inserted."""
+    return _traced(task_path, queue_name) if is_tracing() else nullcontext(InsertedIds())
+
+
+@contextmanager
+def _traced(task_path: str, queue_name: str) -> Iterator[InsertedIds]:
     inserted = InsertedIds()
-    if not is_tracing():
-        yield inserted
-        return
     begun = [
         guarded("enqueue", lambda: each.send(Sent(task_path, queue_name)))  # noqa: B023
         for each in tracers()

@@ -268,12 +268,6 @@ def test_a_list_of_nothing_says_so(run: Any, words: list[str], said: str) -> Non
     assert json.loads(run(*words, "--json")) == []
 
 
-def test_show_prints_everything_that_is_stored(run: Any) -> None:
-    job_id = make_job(args=["ä", 2], priority=5)
-    found = json.loads(run("show", job_id))
-    assert (found["id"], found["args"], found["priority"]) == (job_id, ["ä", 2], 5)
-
-
 def test_cancel_and_requeue_change_what_they_can(run: Any) -> None:
     ready, other = make_jobs(2)
     assert run("cancel", ready, other) == f"job {ready}: cancelled\njob {other}: cancelled\n"

@@ -31,7 +31,7 @@ def lagging() -> Iterator[None]:
 @pytest.mark.usefixtures("lagging")
 def test_commands_tell_what_is_so(run: Any) -> None:
     waiting, failed = make_job(), make_job(status="failed", attempts=1)
-    assert json.loads(run("show", waiting))["id"] == waiting
+    assert json.loads(run("show", waiting, "--json"))["id"] == waiting
     assert str(waiting) in run("list")
     assert run("cancel", waiting) == f"job {waiting}: cancelled\n"
     assert run("requeue", failed) == f"job {failed}: requeued\n"

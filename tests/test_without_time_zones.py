@@ -212,7 +212,7 @@ def test_programs_read_times_with_their_zone(run: Any, words: str, names: list[s
 
 def test_all_of_a_job_is_shown_with_zones(run: Any) -> None:
     job_id = tasks.add.using(run_after=local(2031, 5, 6, 7)).enqueue(1, 2).id
-    assert json.loads(run("show", job_id))["run_after"] == "2031-05-06T01:15:00Z"
+    assert json.loads(run("show", job_id, "--json"))["run_after"] == "2031-05-06T01:15:00Z"
 
 
 def test_a_token_is_rotated(run: Any) -> None:

@@ -36,7 +36,13 @@ Lists unfinished jobs, or those of one status, newest first.
   attempts     those that have begun
   enqueued_at  in the TIME_ZONE of the settings
 
-Of one job: `jobs show ID` prints all that is stored, `jobs explain ID` why it does not run.
+Of one job: `jobs show ID` prints what is stored, `jobs explain ID` why it does not run.
+"""
+OF_SHOW = """
+Prints the columns of a job that are not as in every other one, why it does not run if it is not
+finished, and its failed attempts with the traceback of the newest. Nothing is masked.
+
+Times are in the TIME_ZONE of the settings. --json prints all columns.
 """
 OF_STUCK = """
 Lists running jobs that take far longer than their task usually does, or that stand still.
@@ -51,7 +57,7 @@ def add_looks(actions: Any) -> None:
     """Add the actions that change nothing to those of `jobs`."""
     why = add_action(actions, "explain", help="Say why a job is not running, or what it does.")
     why.add_argument("id", type=job_id, help="The id of a job.")
-    show = add_action(actions, "show", help="Print everything that is stored of a job.")
+    show = add_action(actions, "show", help="Print what is stored of a job.", description=OF_SHOW)
     show.add_argument("id", type=job_id, help="The id of a job.")
     listing = add_action(
         actions,
@@ -78,7 +84,7 @@ def add_looks(actions: Any) -> None:
         actions, "stack", help="Show where a running job is: its stack, from its worker."
     )
     where.add_argument("id", type=job_id, help="The id of a job.")
-    for parser in (why, listing, stuck):
+    for parser in (why, show, listing, stuck):
         parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
 

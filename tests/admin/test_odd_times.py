@@ -121,6 +121,7 @@ def test_jobs_are_read_by_the_model_the_backend_and_the_command(
         assert backend.get_result(str(job_id)).enqueued_at.year in (1, 9999)
         call_command("jobs", "explain", str(job_id))
         call_command("jobs", "show", str(job_id))
+        call_command("jobs", "show", str(job_id), "--json")
     call_command("jobs", "list")
     call_command("jobs", "list", "--json")
     assert capsys.readouterr().out

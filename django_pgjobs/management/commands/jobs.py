@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -21,14 +20,13 @@ from psycopg.errors import (
 
 from django_pgjobs.checks import check_vendor
 from django_pgjobs.control import pauses
-from django_pgjobs.control.explain import explain
-from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.management import (
     changes,
     doctor,
     enqueueing,
     failures,
     looks,
+    one_job,
     prune,
     schedules,
     stats,
@@ -46,21 +44,17 @@ from django_pgjobs.management.arguments import (
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import (
     in_english,
-    json_text,
     tell_of_more,
     while_somebody_reads,
 )
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
-from django_pgjobs.models import Job, Pause
+from django_pgjobs.models import Pause
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
 
-# As they come from the database: what Python cannot decode is shown all the same.
-SHOWN = [field.name for field in Job._meta.fields]
 # What may mean that no command can use the database.
 UNUSABLE = (psycopg.OperationalError, UndefinedTable, UndefinedColumn, UndefinedFunction)
 
@@ -70,6 +64,7 @@ examples:
   manage.py jobs stats --watch
   manage.py jobs failures
   manage.py jobs workers
+  manage.py jobs show 4711
   manage.py jobs explain 4711
   manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
@@ -212,8 +207,8 @@ class Command(BaseCommand):
 
     def handle(self, *, action: str, **flags: Any) -> None:
         actions: dict[str, Callable[..., None]] = {
-            "explain": self._explain,
-            "show": self._show,
+            "explain": partial(self._of_one, one_job.explain_job),
+            "show": partial(self._of_one, one_job.show_job),
             "list": self._list,
             "stuck": self._stuck,
             "stack": self._stack,
@@ -257,28 +252,8 @@ class Command(BaseCommand):
 
     # Looking
 
-    @in_english()
-    def _explain(self, **flags: Any) -> None:
-        discover_tasks()
-        try:
-            found = explain(flags["id"])
-        except LookupError as error:
-            raise CommandError(str(error)) from error
-        if flags["json"]:
-            self._write(json_text(asdict(found)))
-            return
-        label = str(JobStatus(found.status).label)
-        if found.status == JobStatus.READY:
-            label = "ready to run" if found.is_ready_to_run else "waiting"
-        self._write(f"job {found.job_id}: {label.lower()}")
-        for reason in found.reasons:
-            self._write(f"  {reason.text} [{reason.code}]")
-
-    def _show(self, **flags: Any) -> None:
-        row = rows_of(Job).filter(pk=flags["id"]).values(*SHOWN).first()
-        if row is None:
-            raise CommandError(f"there is no job {flags['id']}.")
-        self._write(json_text(row))
+    def _of_one(self, look: Callable[..., None], **flags: Any) -> None:
+        look(self._write, flags["id"], as_json=flags["json"])
 
     def _list(self, **flags: Any) -> None:
         names = ("status", "queue", "task", "limit")

@@ -52,9 +52,12 @@ def test_show_prints_a_job_for_people(run: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("errors", [[7], ["text"], [{"a": 1}], [{"traceback": 7, "failed_at": "2026-02-31T00:00"}], [[]], [None]])
-def test_show_prints_whatever_is_recorded_of_attempts(run: Any, errors: Any) -> None:
+ODD = [7, "text", {"a": 1}, {"traceback": 7, "failed_at": "2026-02-31T00:00"}, [], None]
+
+
+@pytest.mark.parametrize("error", ODD)
+def test_show_prints_whatever_is_recorded_of_attempts(run: Any, error: Any) -> None:
     """A raw row may hold any JSON."""
     job_id = make_job(status="failed", finished_at="2020-01-01")
-    Job.objects.filter(pk=job_id).update(errors=errors)
+    Job.objects.filter(pk=job_id).update(errors=[error])
     assert run("show", job_id).startswith(f"job {job_id}: failed\n")

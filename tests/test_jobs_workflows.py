@@ -118,8 +118,8 @@ def test_retry_requeues_what_failed_in_a_tree(run: Any) -> None:
     assert Job.objects.get(pk=cancelled).status == "cancelled"
     assert run("retry", root, "--cancelled") == f"batch {root}: 1 job requeued\n"
     assert Job.objects.get(pk=cancelled).status == "ready"
-    refused = f"no job of batch {root} was requeued: none that is free has failed"
-    assert refusal_of("retry", root) == f"{refused}."
+    refused = f"no job of batch {root} was requeued: none has failed"
+    assert refusal_of("retry", root) == f"{refused}. --cancelled requeues cancelled ones, too."
     assert refusal_of("retry", root, "--cancelled") == f"{refused} or was cancelled."
 
 

@@ -34,7 +34,7 @@ def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
         assert [reason.code for reason in batch.explain().reasons] == ["complete"]
     finished, not_run = explain(job_id).reasons
     assert (finished.code, not_run.code) == ("finished", "not_run")
-    assert f"is not run: #{gather.pk}, #{after.pk}. Retry its batch" in str(not_run)
+    assert f"is not run: batch {gather.pk}, batch {after.pk}. Retry its batch" in str(not_run)
 
 
 def test_the_page_of_a_job_that_failed_says_what_was_not_run(admin_client: Client) -> None:
@@ -44,7 +44,7 @@ def test_the_page_of_a_job_that_failed_says_what_was_not_run(admin_client: Clien
     run_jobs()
     for job_id, is_said in ((failing, True), (fine, False)):
         page = admin_client.get(reverse("admin:pgjobs_job_change", args=[job_id]))
-        assert (f"is not run: #{gather.pk}." in page.content.decode()) is is_said
+        assert (f"is not run: batch {gather.pk}." in page.content.decode()) is is_said
 
 
 def test_a_finished_job_says_which_batches_of_its_workflow_are_not_sealed() -> None:
@@ -55,11 +55,13 @@ def test_a_finished_job_says_which_batches_of_its_workflow_are_not_sealed() -> N
     run_jobs()
     finished, unsealed = explain(job_id).reasons
     assert (finished.code, unsealed.code, unsealed.refs) == ("finished", "unsealed", ())
-    assert f"jobs come to #{flow.pk}, #{part.pk}, #{other.pk} (not sealed)." in str(unsealed)
+    assert f"jobs come to batch {flow.pk}, batch {part.pk}, batch {other.pk} (not sealed)." in str(
+        unsealed
+    )
     assert f"Call Batch.objects.get(pk={flow.pk}).seal()" in str(unsealed)
     flow.seal()
     part.seal()
-    assert f"to #{other.pk} (not sealed). Call" in str(explain(job_id).reasons[1])
+    assert f"to batch {other.pk} (not sealed). Call" in str(explain(job_id).reasons[1])
     other.seal()
     run_jobs()
     assert [reason.code for reason in explain(job_id).reasons] == ["finished"]
@@ -84,7 +86,7 @@ def test_a_batch_that_cannot_end_well_says_so_before_it_ends() -> None:
         ("not_run", (part.pk,)),
         ("follows", (other.pk,)),
     ]
-    assert f"#{gather.pk}." in str(explain(job_id).reasons[1])
+    assert f"batch {gather.pk}." in str(explain(job_id).reasons[1])
 
 
 def test_what_the_job_advises_lets_the_gather_run_after_a_cancel_too() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs import workflow
+from django_pgjobs import requeue, workflow
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
@@ -171,3 +171,28 @@ def test_what_is_sealed_by_a_cancel_takes_jobs_of_its_opener_again() -> None:
     assert flow.retry(cancelled=True) == 3
     run_jobs()
     assert state_of(flow) == (True, False)
+
+
+def test_a_job_of_a_cancelled_batch_is_not_requeued_by_itself() -> None:
+    """It would be cancelled again, or not, as the workers come to it."""
+    with workflow("nightly") as flow:
+        flow.add_many(tasks.add, [(1, 1), (2, 2)])
+    flow.cancel()
+    run_jobs()
+    job = Job.objects.filter(batch_id=flow.pk).order_by("pk")[0]
+    with pytest.raises(JobError, match=f"its batch {flow.pk} was cancelled. Retry that."):
+        requeue(job)
+    assert Job.objects.filter(pk=job.pk).requeue() == 0
+    assert flow.retry(cancelled=True) == 2
+    run_jobs()
+    assert state_of(flow) == (True, False)
+
+
+def test_a_failed_job_that_cancelled_its_workflow_is_not_requeued_by_itself() -> None:
+    with workflow("strict", on_failed_job="cancel workflow") as flow:
+        flow.add(tasks.fail_once.s())
+    run_jobs()
+    job = Job.objects.get(batch_id=flow.pk)
+    assert job.status == "failed"
+    with pytest.raises(JobError, match="was cancelled"):
+        requeue(job)

@@ -91,7 +91,9 @@ def retry_tree(
     cursor: Cursor, batch_id: int, statuses: list[str], options: ChosenOptions
 ) -> Effect:
     """Retry jobs of a tree as `Batch.retry` does, all at once: its end is told once."""
-    requeue = partial(jobs.requeue_jobs, cursor, **_when(options), statuses=statuses)
+    requeue = partial(
+        jobs.requeue_jobs, cursor, **_when(options), statuses=statuses, despite_cancels=True
+    )
     done = requeue_tree(cursor, batch_id, statuses, requeue)
     return Effect(done.ids, done.conflicts)
 

@@ -96,7 +96,7 @@ def _of_workflow(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
             "come to %(batches)s (not sealed). Call Batch.objects.get(pk=%(first)s).seal(), or "
             "press Seal… on the page of the batch."
         )
-        named = ", ".join(f"#{batch_id}" for batch_id in found)
+        named = ", ".join(f"batch {batch_id}" for batch_id in found)
         yield Reason("unsealed", text % {"batches": named, "first": found[0]})
 
 
@@ -108,9 +108,11 @@ def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     if found:
         text = _(
             "What follows its batch and needs all to succeed (gather, then) is not run: "
-            "%(batches)s. Retry its batch: that runs when all before it has succeeded."
+            "%(batches)s. Retry its batch, with what was cancelled: that runs when all before it "
+            "has succeeded."
         )
-        yield Reason("not_run", text % {"batches": ", ".join(f"#{batch_id}" for batch_id in found)})
+        named = ", ".join(f"batch {batch_id}" for batch_id in found)
+        yield Reason("not_run", text % {"batches": named})
 
 
 def _attempt(number: int, most: int | None) -> str:

@@ -68,8 +68,8 @@ def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     caller's transaction.
 
     Raise DuplicateJob if a live job holds its unique key, JobError if its row is locked for two
-    seconds or its workflow is being deleted, and TypeError or ValueError for what is no job or
-    no time.
+    seconds, its batch was cancelled (`Batch.retry` takes that back) or its workflow is being
+    deleted, and TypeError or ValueError for what is no job or no time.
     """
     change = partial(_requeue, times=times_of(run_after))
     return _change_when_unlocked(job_id_of(job), FINISHED, change)
@@ -102,11 +102,15 @@ def _requeue(
                 job_id=twin_id,
             )
     if effect == Effect():
-        root_id = batch_retries.find_deleting_root(cursor, ids[0])
-        if root_id is not None:
-            raise JobError(
-                f"job {ids[0]} is not requeued: its workflow {root_id} is being deleted."
+        refusal = batch_retries.find_requeue_refusal(cursor, ids[0])
+        if refusal is not None:
+            batch = f"its batch {refusal.batch_id}"
+            why = (
+                f"the workflow of {batch} is being deleted"
+                if refusal.is_deleting
+                else f"{batch} was cancelled. Retry that"
             )
+            raise JobError(f"job {ids[0]} is not requeued: {why}.")
     return effect
 
 

@@ -122,11 +122,17 @@ def handle(
 
 
 def _retry(write: Write, batch_id: int, *, cancelled: bool) -> None:
-    number = _find(batch_id).retry(cancelled=cancelled)
-    if not number:
+    batch = _find(batch_id)
+    was_cancelled = batch.cancel_requested_at is not None
+    number = batch.retry(cancelled=cancelled)
+    if number:
+        write(f"batch {batch_id}: {counted(number, 'job')} requeued")
+    elif was_cancelled and batch.cancel_requested_at is None:
+        write(f"batch {batch_id}: no job requeued; what waits runs, as its cancel was taken back")
+    else:
         ended = "has failed or was cancelled" if cancelled else "has failed"
-        raise CommandError(f"no job of batch {batch_id} was requeued: none that is free {ended}.")
-    write(f"batch {batch_id}: {counted(number, 'job')} requeued")
+        more = "" if cancelled else " --cancelled requeues cancelled ones, too."
+        raise CommandError(f"no job of batch {batch_id} was requeued: none {ended}.{more}")
 
 
 def _cancel(write: Write, batch_id: int) -> None:

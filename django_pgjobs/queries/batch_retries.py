@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from django_pgjobs.queries.cursor import Cursor, fetch
 
 # Before all jobs of a tree, by batch and id.
 BEGIN = (0, 0)
 
 
-def find_deleting_root(cursor: Cursor, job_id: int) -> int | None:
-    """Return the workflow of a finished job if it is being deleted, else None."""
-    rows = fetch(cursor, "find_deleting_root", {"job_id": job_id})
-    return rows[0][0] if rows else None
+class RequeueRefusal(NamedTuple):
+    """Why a job is not requeued: its workflow *is_deleting*, or its batch *is_cancelled*."""
+
+    batch_id: int
+    is_deleting: bool
+    is_cancelled: bool
+
+
+def find_requeue_refusal(cursor: Cursor, job_id: int) -> RequeueRefusal | None:
+    """Return why a finished job is not requeued by itself, None if its batch is not to blame."""
+    rows = fetch(cursor, "find_requeue_refusal", {"job_id": job_id})
+    return RequeueRefusal._make(rows[0]) if rows else None
 
 
 def hold_tree(cursor: Cursor, batch_id: int) -> tuple[int, bool] | None:

@@ -281,11 +281,13 @@ def requeue_jobs(
     delay: float | None,
     spread: float = 0.0,
     statuses: Collection[str] = FINISHED,
+    despite_cancels: bool = False,
 ) -> list[RequeuedJob]:
     """Give finished jobs new attempts; those that another transaction locks are left out.
 
-    So are those that have not one of *statuses* any more. With *delay*, each of them is due at
-    random within *spread* seconds after it.
+    So are those that have not one of *statuses* any more, and those of batches that were cancelled,
+    unless *despite_cancels*: that is then taken back. With *delay*, each of them is due at random
+    within *spread* seconds after it.
     """
     # Jobs that waited for the former end do not wait for the next one.
     dependencies.resolve_dependencies(cursor, ids)
@@ -296,6 +298,7 @@ def requeue_jobs(
         "spread": spread,
         "statuses": sorted(statuses),
         "note": "requeued",
+        "despite_cancels": despite_cancels,
     }
     return [
         RequeuedJob._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)

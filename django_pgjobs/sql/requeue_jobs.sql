@@ -3,11 +3,11 @@
 -- A job moves as an INSERT and a DELETE, because an UPDATE has no ON CONFLICT: one whose unique
 -- key a live job has by now stays where it is. If that twin was not committed when the
 -- statement began, it is not seen, and twin_id is NULL: ask again. A job of a tree that is being
--- deleted is as good as gone.
+-- deleted is as good as gone. One of a batch that was cancelled stays: it would be cancelled again.
 -- Parameters: ids bigint[]; statuses text[] (those of other jobs stay: somebody has run them again);
 --     run_after timestamptz or NULL; delay double precision (seconds) or
 --     NULL; both NULL: at once; spread double precision (seconds): each job gets a random part of
---     it on top of *delay*; note text
+--     it on top of *delay*; note text; despite_cancels boolean: of a retry, which takes them back
 -- Returns: id, queue_name, NULL, batch_id; or id, NULL, twin_id, NULL of one that stays
 -- Locks: the roots of their trees FOR KEY SHARE: waits for who seals or deletes one; then the rows,
 --     in order of id, SKIP LOCKED; waits for transactions that just inserted a job with the same
@@ -56,7 +56,12 @@ taken AS MATERIALIZED (
         AND (
             SELECT batch.id
             FROM pgjobs_batch AS batch
-            WHERE batch.id = job.batch_id AND batch.root_id NOT IN (SELECT held.id FROM held)
+            WHERE
+                batch.id = job.batch_id
+                AND (
+                    batch.root_id NOT IN (SELECT held.id FROM held)
+                    OR batch.cancel_requested_at IS NOT NULL AND NOT %(despite_cancels)s::boolean
+                )
             LIMIT 1
         ) IS NULL
     ORDER BY job.id

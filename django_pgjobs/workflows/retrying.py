@@ -54,7 +54,14 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
         if refused := find_refusal(cursor, id_of(batch)):
             raise refused.error
         # What another retry has let succeed meanwhile is left.
-        requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None, statuses=statuses)
+        requeue = partial(
+            jobs.requeue_jobs,
+            cursor,
+            run_after=None,
+            delay=None,
+            statuses=statuses,
+            despite_cancels=True,
+        )
         return len(requeue_tree(cursor, batch.pk, statuses, requeue).ids)
 
 
@@ -102,7 +109,7 @@ def find_refusal(cursor: Cursor, batch_id: int) -> RefusedRetry | None:
     if owner_id is None:
         return None
     said = f"batch {batch_id} cannot be run again: batch {owner_id} above it is cancelled. "
-    return RefusedRetry(JobError(said + "Retry that one, with cancelled=True."), owner_id)
+    return RefusedRetry(JobError(said + "Retry that one."), owner_id)
 
 
 def _requeue(

@@ -125,8 +125,8 @@ DESCRIPTION = """
 {help}
 
 Name jobs by their ids, or say which by --queue, --task and the like: then it says how many there
-are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or have
-another status by then, are left alone.
+are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or do not
+match any more by then, are left alone.
 """
 EPILOGS = {
     "cancel": """

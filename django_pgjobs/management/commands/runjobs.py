@@ -135,7 +135,7 @@ class Command(BaseCommand):
         limits.add_argument(
             "--drain",
             action="store_true",
-            help="Stop when nothing is left that may run now, or when tokens of rate limits come.",
+            help="Stop when nothing is left that may run now or when tokens of rate limits come.",
         )
         limits.add_argument(
             "--max-jobs", type=whole_number, metavar="N", help="Stop after N finished jobs."
@@ -179,7 +179,8 @@ class Command(BaseCommand):
             "--reload",
             action=argparse.BooleanOptionalAction,
             default=None,
-            help="Restart when code changes (default: if DEBUG, not with --drain or limits).",
+            help="Restart when code changes (default: if DEBUG, not with --drain, --max-jobs or "
+            "--max-time).",
         )
         how.add_argument(
             "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."

@@ -301,7 +301,11 @@ def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
         assert "It has run for 2 h; jobs of its task usually take 2.0 s" in run("stuck")
 
 
-@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [*ALL_LISTS, ["doctor"], ["list"], ["stuck"], ["workflows"], ["workflows", "show", "1"]],
+    ids=" ".join,
+)
 def test_a_database_that_takes_too_long_is_told(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

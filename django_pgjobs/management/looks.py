@@ -15,7 +15,7 @@ from django_pgjobs.management.arguments import add_action, count, job_id
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Job
-from django_pgjobs.queries.database import job_cursor, job_database, rows_of
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
 
@@ -138,7 +138,7 @@ def _with_detail(status: str, detail: Hold | Detail | None) -> str:
 
 def list_stuck(write: Write, *, as_json: bool) -> int:
     """Print the jobs that look stuck, the longest running first; return how many."""
-    with job_cursor() as cursor:
+    with reading() as cursor:
         found = find_stuck(cursor)
     if as_json:
         write(json_text([_as_values(stuck) for stuck in found]))

@@ -20,7 +20,7 @@ from django_pgjobs.management.printing import (
 )
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.models.batch_states import LARGE_FIELDS, all_workflows, with_states
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.workflow_pages import (
@@ -154,7 +154,7 @@ def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bo
     if only_open:
         roots = roots.filter(tree_completed_at=None)
     with reading() as cursor:
-        read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
+        read = list(roots.defer(*LARGE_FIELDS)[: limit + 1])
         found = read[:limit]
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
@@ -227,7 +227,7 @@ def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
 
 def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
     """Yield depth, id, name, state and counts of batches, owners right before what is below."""
-    batches = with_states(rows_of(Batch).defer("step", "callbacks", "metadata"))
+    batches = with_states(rows_of(Batch).defer(*LARGE_FIELDS))
     found = batches.in_bulk([row.id for row in tree])
     below: dict[int | None, list[TreeRow]] = {}
     for row in tree[1:]:

@@ -140,31 +140,11 @@ class Command(BaseCommand):
         )
         resume = add_action(actions, "resume", help="End a pause.")
         self._add_target(resume)
-        self._add_prune(actions)
+        prune.add_prune(actions)
         self._add_grants(actions)
         schedules.add_schedules(actions)
         enqueueing.add_enqueue(actions)
         tokens.add_tokens(actions)
-
-    def _add_prune(self, actions: Any) -> None:
-        pruning = add_action(
-            actions,
-            "prune",
-            help="Delete finished jobs that are older than their retention.",
-            description=prune.DESCRIPTION,
-            epilog=prune.EPILOG,
-        )
-        pruning.add_argument("--dry-run", action="store_true", help="Only count.")
-        for flag, which, setting in (
-            ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
-            ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
-        ):
-            pruning.add_argument(
-                flag,
-                type=span,
-                metavar="7d",
-                help=f"Delete {which} jobs so long after their end: s m h d (default: {setting}).",
-            )
 
     def _add_grants(self, actions: Any) -> None:
         grants = add_action(
@@ -216,7 +196,7 @@ class Command(BaseCommand):
             "reschedule": partial(self._change, "reschedule"),
             "pause": self._pause,
             "resume": self._resume,
-            "prune": self._prune,
+            "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),
             "stats": partial(stats.show_stats, self._write, self.stdout),
@@ -294,10 +274,6 @@ class Command(BaseCommand):
         target = _target_of(flags)
         changed = pauses.resume(**target)
         self._write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
-
-    def _prune(self, **flags: Any) -> None:
-        names = ("retention", "failed_retention", "dry_run")
-        prune.prune(self._write, **{name: flags[name] for name in names})
 
     # Rights
 

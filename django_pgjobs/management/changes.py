@@ -212,7 +212,7 @@ def _add_filters(some: Any, verb: JobChange) -> None:
     )
 
 
-def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> None:
+def change_jobs(name: str, write: Write, tell: Write, **flags: Any) -> None:
     """Change jobs; raise CommandError if not all of them were.
 
     Raise ValueError unless either ids or filters were given.

@@ -42,11 +42,7 @@ from django_pgjobs.management.arguments import (
     span,
 )
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import (
-    in_english,
-    tell_of_more,
-    while_somebody_reads,
-)
+from django_pgjobs.management.printing import while_somebody_reads
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Pause
@@ -186,14 +182,15 @@ class Command(BaseCommand):
 
     def handle(self, *, action: str, **flags: Any) -> None:
         actions: dict[str, Callable[..., None]] = {
+            **{
+                verb.name: partial(changes.change_jobs, verb.name, self._write, self._tell)
+                for verb in changes.VERBS
+            },
             "explain": partial(self._of_one, one_job.explain_job),
             "show": partial(self._of_one, one_job.show_job),
-            "list": self._list,
-            "stuck": self._stuck,
-            "stack": self._stack,
-            "cancel": partial(self._change, "cancel"),
-            "requeue": partial(self._change, "requeue"),
-            "reschedule": partial(self._change, "reschedule"),
+            "list": partial(looks.list_jobs, self._write, self._tell),
+            "stuck": partial(looks.list_stuck, self._write),
+            "stack": partial(looks.show_stack, self._write),
             "pause": self._pause,
             "resume": self._resume,
             "prune": partial(prune.prune, self._write),
@@ -229,34 +226,8 @@ class Command(BaseCommand):
         style = None if text.startswith("WARNING ") else str
         self.stderr.write(text.translate(IN_LINES), style)
 
-    # Looking
-
     def _of_one(self, look: Callable[..., None], **flags: Any) -> None:
         look(self._write, flags["id"], as_json=flags["json"])
-
-    def _list(self, **flags: Any) -> None:
-        names = ("status", "queue", "task", "limit")
-        narrowed = {name: flags[name] for name in names}
-        tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
-        if looks.list_jobs(self._write, as_json=flags["json"], **narrowed):
-            tell_of_more(self._tell, flags["limit"])
-
-    @in_english()
-    def _stuck(self, **flags: Any) -> None:
-        count = looks.list_stuck(self._write, as_json=flags["json"])
-        if count and flags["fail"]:
-            raise CommandError("1 job looks stuck." if count == 1 else f"{count} jobs look stuck.")
-
-    def _stack(self, **flags: Any) -> None:
-        try:
-            looks.show_stack(self._write, flags["id"])
-        except LookupError as error:
-            raise CommandError(str(error)) from error
-
-    # Changing
-
-    def _change(self, name: str, **flags: Any) -> None:
-        changes.change_jobs(name, self._write, self._tell, flags)
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)

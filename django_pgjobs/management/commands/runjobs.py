@@ -234,7 +234,7 @@ class Command(BaseCommand):
         load_tasks(conf)
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
-        reloads = self._reloads(flags)
+        reloads = flags["reload"] = _reloads(flags)
         found = find_what_is_missing(options.database) if flags["check"] else []
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
@@ -249,7 +249,7 @@ class Command(BaseCommand):
         if not flags["child"] and (processes > 1 or reloads):
             given = child_flags(flags)
             return Supervisor(given, options, processes=processes, overseer=Systemd()).run()
-        return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
+        return run_worker(options, is_child=flags["child"], reloads=reloads)
 
     def _say_first(self, lines: list[str], warnings: list[str], checks: bool) -> None:
         lines += [f"WARNING {text}" for text in warnings]
@@ -263,13 +263,13 @@ class Command(BaseCommand):
         # Into a pipe, as that of systemd, it would come at the end of the process.
         self.stdout.flush()
 
-    def _reloads(self, flags: dict[str, Any]) -> bool:
-        if flags["reload"] is not None:
-            return bool(flags["reload"])
-        limits = ("drain", "max_jobs", "max_time", "check", "child")
-        reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
-        flags["reload"] = reloads
-        return reloads
+
+def _reloads(flags: dict[str, Any]) -> bool:
+    """Return whether to restart when code changes, as the flags say, or by what there is to do."""
+    if flags["reload"] is not None:
+        return bool(flags["reload"])
+    others = ("drain", "max_jobs", "max_time", "child")
+    return bool(settings.DEBUG) and not any(flags[name] for name in others)
 
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:

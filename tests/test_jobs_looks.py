@@ -24,14 +24,9 @@ from django_pgjobs.queries.statistics import Cell, Minute, measure_queues, write
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.words import CONTROL
 from tests import tasks
-from tests.admin.overview_support import ago, record
+from tests.admin.overview_support import record
 from tests.admin.test_failures import make_failed
-from tests.factories import (
-    make_job,
-    make_jobs,
-    make_running_job,
-    make_worker,
-)
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 from tests.test_stuck import usually
 
 pytestmark = pytest.mark.django_db

@@ -14,8 +14,7 @@ from django_pgjobs.control import workers
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.notifications import CONTROL_CHANNEL
-from tests.admin.overview_support import ago
-from tests.factories import get_worker, make_running_job, make_token, make_worker
+from tests.factories import ago, get_worker, make_running_job, make_token, make_worker
 from tests.test_jobs_looks import rows_of
 
 pytestmark = pytest.mark.django_db

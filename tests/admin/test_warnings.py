@@ -22,8 +22,8 @@ from django_pgjobs.warnings.listing import list_warnings
 from django_pgjobs.warnings.notices import HARM, shorten
 from django_pgjobs.warnings.situation import Situation
 from tests import helpers
-from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
-from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
+from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
+from tests.factories import ago, make_batch, make_job, make_jobs, make_running_job, make_worker
 from tests.http import tasks as remote
 
 __all__ = ["no_dead_rows"]

@@ -18,8 +18,7 @@ from django_pgjobs.control.workers import heartbeat_of, state_of
 from django_pgjobs.declaring.registry import OWN_MODULES
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
-from tests.admin.overview_support import ago
-from tests.factories import get_worker, make_jobs, make_running_job, make_token, make_worker
+from tests.factories import ago, get_worker, make_jobs, make_running_job, make_token, make_worker
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db

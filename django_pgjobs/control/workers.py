@@ -32,6 +32,16 @@ class Workers(NamedTuple):
     max_counted: int
     is_cut: bool = False
 
+    @property
+    def live(self) -> list[WorkerRow]:
+        """The live ones."""
+        return [row for row in self.rows if is_live(row)]
+
+    @property
+    def are_mixed(self) -> bool:
+        """Are live ones of different versions? Those over HTTP count theirs themselves."""
+        return len({row.version for row in self.live if row.token_id is None}) > 1
+
 
 def read_workers(cursor: Cursor) -> Workers:
     """Ask the database."""
@@ -56,6 +66,11 @@ def read_worker(cursor: Cursor, worker_id: int, *, max_jobs: int) -> Workers:
 def _share(most: int, most_in_all: int, live: Sequence[int]) -> int:
     """Return how much each of the live workers may have of something."""
     return max(1, min(most, most_in_all // max(1, len(live))))
+
+
+def is_live(row: WorkerRow) -> bool:
+    """Has it not ended, nor lost its lease?"""
+    return not row.has_ended and row.lease_left > 0
 
 
 def state_of(row: WorkerRow) -> str:

@@ -137,10 +137,9 @@ def _show(write: Write, screen: Any, *, as_json: bool) -> None:
     write_table(write, HEADS, rows, nothing=nothing, numbers=NUMBERS, width=width_of(screen))
     if found.is_cut:
         write(f"there are more workers; the first {len(found.rows)} are shown.")
-    live = [row for row in found.rows if state_of(row) in ("running", "quiet", "stopping")]
-    if found.rows and not live:
+    if found.rows and not found.live:
         write("WARNING no worker is live: nothing runs. Start one: manage.py runjobs.")
-    if len({row.version for row in live if row.token_id is None}) > 1:
+    if found.are_mixed:
         write("WARNING live workers are of different versions.")
 
 

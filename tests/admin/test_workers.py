@@ -152,6 +152,7 @@ def test_of_very_many_jobs_it_says_that_there_are_more(
 
 def test_workers_of_two_versions_are_warned_about(admin_client: Client) -> None:
     make_worker(version="1.0")
+    make_worker(version="0.9", lease_seconds=-1)
     assert "different versions" not in read(admin_client)
     make_worker(version="1.1")
     assert "different versions" in read(admin_client)

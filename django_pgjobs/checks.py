@@ -345,6 +345,6 @@ def missing_rate_limits(alias: str) -> list[MissingRate]:
         return []
     try:
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            return list_missing_rates(cursor, named=named_limits())
+            return list_missing_rates(cursor, named_limits())
     except DatabaseError:  # as before the first migrate
         return []

@@ -16,6 +16,11 @@ JSON_COLUMNS = ("args", "kwargs", "metadata", "result", "progress")
 BATCH_COLUMNS = ("step", "callbacks")
 
 
+def ago(seconds: float) -> sql.Composable:
+    """Return SQL of an instant in the past."""
+    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
+
+
 def make_job(task_path: str = "tests.tasks.add", *, using: str = "default", **columns: Any) -> int:
     """Insert one job with *columns* and return its id; the database fills in the rest.
 

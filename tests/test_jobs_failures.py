@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from tests.admin.overview_support import ago
 from tests.admin.test_failures import make_failed
+from tests.factories import ago
 from tests.test_jobs_looks import Terminal, rows_of
 
 pytestmark = pytest.mark.django_db

@@ -24,14 +24,9 @@ from django_pgjobs.queries.statistics import Cell, Minute, measure_queues, write
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.words import CONTROL
 from tests import tasks
-from tests.admin.overview_support import ago, record
+from tests.admin.overview_support import record
 from tests.admin.test_failures import make_failed
-from tests.factories import (
-    make_job,
-    make_jobs,
-    make_running_job,
-    make_worker,
-)
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 from tests.test_stuck import usually
 
 pytestmark = pytest.mark.django_db
@@ -301,7 +296,11 @@ def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
         assert "It has run for 2 h; jobs of its task usually take 2.0 s" in run("stuck")
 
 
-@pytest.mark.parametrize("words", ALL_LISTS, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [*ALL_LISTS, ["doctor"], ["list"], ["stuck"], ["workflows"], ["workflows", "show", "1"]],
+    ids=" ".join,
+)
 def test_a_database_that_takes_too_long_is_told(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

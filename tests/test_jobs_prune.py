@@ -14,11 +14,10 @@ from psycopg import sql
 
 from django_pgjobs.management import prune as prune_module
 from django_pgjobs.models import RateState
-from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
+from tests.factories import ago, count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.test_dependencies import enqueue_after
 from tests.worker.test_batch_care import open_old
 from tests.worker.test_dependencies import execute
-from tests.worker.test_pruner import ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,12 +11,10 @@ from django.db import connection
 from psycopg import sql
 
 from django_pgjobs.control import workers
-from django_pgjobs.management import workers as management
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.notifications import CONTROL_CHANNEL
-from tests.admin.overview_support import ago
-from tests.factories import get_worker, make_running_job, make_token, make_worker
+from tests.factories import ago, get_worker, make_running_job, make_token, make_worker
 from tests.test_jobs_looks import rows_of
 
 pytestmark = pytest.mark.django_db
@@ -79,12 +77,13 @@ def test_the_version_of_a_client_over_http_is_not_compared(run: Any) -> None:
 def test_workers_says_what_it_does_not_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MAX_COUNTED", 2)
     monkeypatch.setattr(worker_pages, "MAX_WORKERS", 2)
-    monkeypatch.setattr(management, "MAX_WORKERS", 2)
     busy = make_worker("busy")
     for _ in range(4):
         make_running_job(busy)
     assert rows_of(run("workers"))[0][5] == "2+"
     make_worker("idle")
+    assert "there are more" not in run("workers")
+    make_worker("night")
     assert run("workers").splitlines()[-1] == "there are more workers; the first 2 are shown."
 
 

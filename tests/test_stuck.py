@@ -19,16 +19,11 @@ from django_pgjobs.control.stuck import Usual, far_beyond, find_stuck, judge, st
 from django_pgjobs.models import Statistic
 from django_pgjobs.queries.statistics import CLASSES
 from django_pgjobs.queries.stuck import LongRun
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import ago, make_job, make_running_job, make_worker
 from tests.odd_rows import admit_odd_values
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TASK = "tests.tasks.add"
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
 
 
 def run(seconds: float = 3_600.0, progress: Any = None) -> LongRun:

@@ -127,20 +127,14 @@ def _running(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
         "lease": moment_in_words(job.lease_ends, job.now),
     }
     values["attempt_in_words"] = _attempt(job.attempts, job.allowed_attempts)
-    if job.worker_name is None and job.last_attempted_at is None:
-        text = _("Its row says that it runs, but no worker does that: one takes it over.")
-        yield Reason("lease_lost", text)
-        yield from _refused(job)
-        yield from _without_worker(cursor, job)
-    elif job.lease_ends is None or job.lease_ends <= job.now:
-        yield Reason(
-            "lease_lost",
-            _(
-                "Worker %(worker)s, which began it %(moment)s (%(attempt_in_words)s), is gone: "
-                "another one takes the job over."
-            )
-            % values,
+    if job.lease_ends is None or job.lease_ends <= job.now:
+        text = _(
+            "Worker %(worker)s, which began it %(moment)s (%(attempt_in_words)s), is gone: another "
+            "one takes the job over."
         )
+        if job.worker_name is None and job.last_attempted_at is None:
+            text = _("Its row says that it runs, but no worker does that: one takes it over.")
+        yield Reason("lease_lost", text % values)
         yield from _refused(job)
         yield from _without_worker(cursor, job)
     else:

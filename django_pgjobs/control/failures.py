@@ -14,7 +14,7 @@ MAX_GROUPS = 50
 EVER_SECONDS = 100 * 365.25 * 86_400
 
 
-def list_groups(cursor: Cursor, *, max_jobs: int, newest_first: bool = False) -> list[FailureRow]:
+def list_groups(cursor: Cursor, *, max_jobs: int, newest_first: bool) -> list[FailureRow]:
     """Return the MAX_GROUPS largest groups, or the newest, of the *max_jobs* that failed last."""
     return list_failures(
         cursor,

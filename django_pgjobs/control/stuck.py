@@ -13,7 +13,7 @@ has changed for ten times the longest pause between two of its reports, and for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -93,9 +93,9 @@ def reasons_of(cursor: Cursor, job_id: int) -> list[tuple[str, str]]:
     return [reason for stuck in find_stuck(cursor, ids=[job_id]) for reason in stuck.reasons()]
 
 
-def usual_times(cursor: Cursor, task_paths: Iterable[str] | None = None) -> dict[str, Usual]:
-    """Return how long jobs of these tasks, or of all, usually run, where that is known."""
-    paths = None if task_paths is None else sorted(set(task_paths))
+def usual_times(cursor: Cursor, task_paths: Collection[str]) -> dict[str, Usual]:
+    """Return how long jobs of these tasks usually run, where that is known."""
+    paths = sorted(task_paths)
     times = times_of(cursor, seconds=WINDOW_SECONDS, by_task=True, task_paths=paths)
     return usual_by_task({path: each.runs for path, each in times.items()})
 

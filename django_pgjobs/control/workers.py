@@ -23,27 +23,35 @@ GRACE_SECONDS = 2.0
 class Workers(NamedTuple):
     """One worker, or the live ones and then those that ended lately, and some of what each runs.
 
-    *running* is by their ids. What one holds is counted up to one more than *max_counted*.
+    *running* is by their ids. What one holds is counted up to one more than *max_counted*. With
+    *is_cut* there are more.
     """
 
     rows: list[WorkerRow]
     running: dict[int, list[HeldRow]]
     max_counted: int
+    is_cut: bool = False
 
     @property
-    def is_cut(self) -> bool:
-        """Are there more?"""
-        return len(self.rows) >= worker_pages.MAX_WORKERS
+    def live(self) -> list[WorkerRow]:
+        """The live ones."""
+        return [row for row in self.rows if is_live(row)]
+
+    @property
+    def are_mixed(self) -> bool:
+        """Are live ones of different versions? Those over HTTP count theirs themselves."""
+        return len({row.version for row in self.live if row.token_id is None}) > 1
 
 
 def read_workers(cursor: Cursor) -> Workers:
     """Ask the database."""
-    rows = worker_pages.list_workers(cursor)
+    found = worker_pages.list_workers(cursor)
+    rows = found[: worker_pages.MAX_WORKERS]
     live = [row.id for row in rows if not row.has_ended]
     most = _share(MAX_COUNTED, MAX_COUNTED_IN_ALL, live)
     jobs = _share(MAX_JOBS, MAX_JOBS_IN_ALL, live)
     running = worker_pages.list_running(cursor, live, max_jobs=jobs, max_counted=most)
-    return Workers(rows, running, most)
+    return Workers(rows, running, most, is_cut=len(found) > len(rows))
 
 
 def read_worker(cursor: Cursor, worker_id: int, *, max_jobs: int) -> Workers:
@@ -58,6 +66,11 @@ def read_worker(cursor: Cursor, worker_id: int, *, max_jobs: int) -> Workers:
 def _share(most: int, most_in_all: int, live: Sequence[int]) -> int:
     """Return how much each of the live workers may have of something."""
     return max(1, min(most, most_in_all // max(1, len(live))))
+
+
+def is_live(row: WorkerRow) -> bool:
+    """Has it not ended, nor lost its lease?"""
+    return not row.has_ended and row.lease_left > 0
 
 
 def state_of(row: WorkerRow) -> str:

@@ -80,13 +80,12 @@ PLAIN: StartColumns = {
 }
 
 
-def all_start_columns(task: Task | None) -> StartColumns:
+def all_start_columns(task: AnyTask) -> StartColumns:
     """Return the columns that plain jobs leave empty and that are the same for all of a task.
 
-    *task* is None if it is not ours. Raise TypeError or ValueError for a time or a follow-up
-    that cannot be.
+    Raise TypeError or ValueError for a time or a follow-up that cannot be.
     """
-    if task is None:
+    if not isinstance(task, Task):
         return PLAIN
     expires, expires_in = _expiry(task)
     return {

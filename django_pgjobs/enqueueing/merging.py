@@ -156,7 +156,7 @@ def _insert_or_meet(
     return found.of(lines)
 
 
-def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | None = None) -> int:
+def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | None) -> int:
     """Insert a job per selected row whose unique key no live job has; return how many."""
     row = _unique_columns(task, batch_id)
     row["max_bytes"] = SERVER_PAYLOAD_BYTES

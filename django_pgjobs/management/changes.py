@@ -125,8 +125,8 @@ DESCRIPTION = """
 {help}
 
 Name jobs by their ids, or say which by --queue, --task and the like: then it says how many there
-are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or have
-another status by then, are left alone.
+are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or do not
+match any more by then, are left alone.
 """
 EPILOGS = {
     "cancel": """
@@ -212,7 +212,7 @@ def _add_filters(some: Any, verb: JobChange) -> None:
     )
 
 
-def change_jobs(name: str, write: Write, tell: Write, flags: dict[str, Any]) -> None:
+def change_jobs(name: str, write: Write, tell: Write, **flags: Any) -> None:
     """Change jobs; raise CommandError if not all of them were.
 
     Raise ValueError unless either ids or filters were given.

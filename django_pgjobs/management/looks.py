@@ -8,16 +8,26 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from django.core.management.base import CommandError
+
 from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.arguments import add_action, count, job_id
-from django_pgjobs.management.printing import Write, in_english, json_text, write_table
+from django_pgjobs.management.printing import (
+    Write,
+    in_english,
+    json_text,
+    tell_of_more,
+    write_table,
+)
 from django_pgjobs.management.reading import reading
+from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
-from django_pgjobs.queries.database import job_cursor, job_database, rows_of
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
+from django_pgjobs.values.words import counted
 
 # Between two looks for the answer of a worker.
 ANSWER_GAP_SECONDS = 0.1
@@ -26,7 +36,6 @@ LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "
 # What else tells the detail of a status.
 DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
-
 
 OF_LIST = """
 Lists unfinished jobs, or those of one status, newest first.
@@ -90,18 +99,19 @@ def add_looks(actions: Any) -> None:
 
 def list_jobs(
     write: Write,
+    tell: Write,
     *,
     status: str | None,
     queue: str | None,
     task: str | None,
     limit: int,
-    as_json: bool,
-) -> bool:
+    **flags: Any,
+) -> None:
     """Print the newest jobs, those that have not finished unless a *status* is named.
 
-    Finished ones are listed in the order of their end, for which there is an index. Return whether
-    there are more.
+    Finished ones are listed in the order of their end, for which there is an index.
     """
+    tell_doubts(tell, queues=[queue], tasks=[task])
     jobs = Job.objects.using(job_database()).only(*LISTED, *DETAILS)
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
     jobs = jobs.order_by("-finished_at" if status in FINISHED else "-id")
@@ -111,20 +121,22 @@ def list_jobs(
         jobs = jobs.filter(task_path=task)
     with reading(walks=True):
         read = list(jobs[: limit + 1])
-    found, has_more = read[:limit], len(read) > limit
+    found = read[:limit]
     paused = find_paused(found)
     rows = [
         {name: getattr(job, name) for name in LISTED}
         | {"detail": detail_of(job, is_paused=job.pk in paused)}
         for job in found
     ]
-    if as_json:
+    if flags["json"]:
         write(json_text(rows))
-        return has_more
-    shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
-    cells = [[row[name] for name in LISTED] for row in shown]
-    write_table(write, LISTED, cells, nothing=f"no {status or 'ready or running'} job was found.")
-    return has_more
+    else:
+        shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
+        cells = [[row[name] for name in LISTED] for row in shown]
+        nothing = f"no {status or 'ready or running'} job was found."
+        write_table(write, LISTED, cells, nothing=nothing)
+    if len(read) > limit:
+        tell_of_more(tell, limit)
 
 
 def _with_detail(status: str, detail: Hold | Detail | None) -> str:
@@ -136,47 +148,54 @@ def _with_detail(status: str, detail: Hold | Detail | None) -> str:
     return f"{status} ({text[:1].lower()}{text[1:]})"
 
 
-def list_stuck(write: Write, *, as_json: bool) -> int:
-    """Print the jobs that look stuck, the longest running first; return how many."""
-    with job_cursor() as cursor:
+@in_english()
+def list_stuck(write: Write, **flags: Any) -> None:
+    """Print the jobs that look stuck, the longest running first.
+
+    Raise CommandError if there are some and that was asked for.
+    """
+    with reading() as cursor:
         found = find_stuck(cursor)
-    if as_json:
+    if flags["json"]:
         write(json_text([_as_values(stuck) for stuck in found]))
-        return len(found)
-    rows = [
-        [
-            stuck.run.id,
-            duration(stuck.run.seconds),
-            stuck.run.queue_name,
-            stuck.run.worker_name,
-            stuck.run.task_path,
-            " ".join(text for _, text in stuck.reasons()),
-        ]
-        for stuck in found
+    else:
+        write_table(write, COLUMNS, map(_cells, found), nothing="no job looks stuck.")
+    if found and flags["fail"]:
+        look = "looks" if len(found) == 1 else "look"
+        raise CommandError(f"{counted(len(found), 'job')} {look} stuck.")
+
+
+def _cells(stuck: Stuck) -> list[object]:
+    return [
+        stuck.run.id,
+        duration(stuck.run.seconds),
+        stuck.run.queue_name,
+        stuck.run.worker_name,
+        stuck.run.task_path,
+        " ".join(text for _, text in stuck.reasons()),
     ]
-    write_table(write, COLUMNS, rows, nothing="no job looks stuck.")
-    return len(found)
 
 
-def show_stack(write: Write, job_id: int) -> None:
+def show_stack(write: Write, **flags: Any) -> None:
     """Ask the worker of a running job where the job is, wait for the answer and print it.
 
-    Raise LookupError if there is no such job, it does not run, or its worker does not answer within
-    its lease.
+    Raise CommandError if there is no such job, it does not run, or its worker does not answer
+    within its lease.
     """
+    job_id = flags["id"]
     if not ask_where(job_id):
         if not rows_of(Job).filter(pk=job_id).exists():
-            raise LookupError(f"there is no job {job_id}.")
-        raise LookupError(
+            raise CommandError(f"there is no job {job_id}.")
+        raise CommandError(
             f"job {job_id} does not run, its worker is gone, or it is one over HTTP, whose stack "
             "nobody sees from here."
         )
     while (found := where_it_is(job_id)) is not None and found.written_at is None:
         if found.is_late:
-            raise LookupError(f"the worker of job {job_id} has not answered within its lease.")
+            raise CommandError(f"the worker of job {job_id} has not answered within its lease.")
         time.sleep(ANSWER_GAP_SECONDS)
     if found is None:
-        raise LookupError(f"job {job_id} does not run any more.")
+        raise CommandError(f"job {job_id} does not run any more.")
     write(found.stack or "its worker holds it and has not begun it, or it is ending.")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 from django.core.management.base import CommandError
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.management.arguments import add_action, span
 from django_pgjobs.management.printing import Write
 from django_pgjobs.queries.batch_care import count_due_trees
 from django_pgjobs.queries.connection import OwnConnection
@@ -47,12 +49,35 @@ examples:
 """
 
 
+def add_prune(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    parser = add_action(
+        actions,
+        "prune",
+        help="Delete finished jobs that are older than their retention.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    parser.add_argument("--dry-run", action="store_true", help="Only count.")
+    for flag, which, setting in (
+        ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
+        ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
+    ):
+        parser.add_argument(
+            flag,
+            type=span,
+            metavar="7d",
+            help=f"Delete {which} jobs so long after their end: s m h d (default: {setting}).",
+        )
+
+
 def prune(
     write: Write,
     *,
     retention: timedelta | None,
     failed_retention: timedelta | None,
     dry_run: bool,
+    **flags: Any,
 ) -> None:
     """Delete or count, and write a line for each kind; the settings say what is not given.
 

@@ -12,7 +12,7 @@ from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.orders import ALL, WorkerOrder, carry_out
-from django_pgjobs.queries.worker_pages import MAX_WORKERS, HeldRow, WorkerRow
+from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.moments import duration
 from django_pgjobs.values.words import CONTROL, counted
@@ -136,11 +136,10 @@ def _show(write: Write, screen: Any, *, as_json: bool) -> None:
     nothing = "no worker has run in the last 24 hours. Start one: manage.py runjobs."
     write_table(write, HEADS, rows, nothing=nothing, numbers=NUMBERS, width=width_of(screen))
     if found.is_cut:
-        write(f"there are more workers; the first {MAX_WORKERS} are shown.")
-    live = [row for row in found.rows if state_of(row) in ("running", "quiet", "stopping")]
-    if found.rows and not live:
+        write(f"there are more workers; the first {len(found.rows)} are shown.")
+    if found.rows and not found.live:
         write("WARNING no worker is live: nothing runs. Start one: manage.py runjobs.")
-    if len({row.version for row in live if row.token_id is None}) > 1:
+    if found.are_mixed:
         write("WARNING live workers are of different versions.")
 
 

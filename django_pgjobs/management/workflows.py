@@ -18,10 +18,11 @@ from django_pgjobs.management.printing import (
     tell_of_more,
     write_table,
 )
+from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.models.batch_states import LARGE_FIELDS, all_workflows, with_states
 from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.queries.database import job_cursor, job_database, rows_of
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.workflow_pages import (
     MAX_SUMMED,
     TreeRow,
@@ -158,9 +159,9 @@ def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bo
     roots = with_states(all_workflows().using(job_database())).order_by("-id")
     if only_open:
         roots = roots.filter(tree_completed_at=None)
-    read = list(roots.defer("step", "callbacks", "metadata")[: limit + 1])
-    found = read[:limit]
-    with job_cursor() as cursor:
+    with reading() as cursor:
+        read = list(roots.defer(*LARGE_FIELDS)[: limit + 1])
+        found = read[:limit]
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
     rows = [
@@ -185,15 +186,13 @@ def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
 
     At most MAX_SUMMED batches, owners right before what is below them; then what failed.
     """
-    top = _find(batch_id)
-    with job_cursor() as cursor:
+    with reading() as cursor:
+        top = _find(batch_id)
         tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
-    if not tree:
-        raise LookupError(f"there is no batch {batch_id}.")
+        rows = list(_lines(tree[:MAX_SUMMED]))
+        reasons = top.explain().reasons
     is_cut = len(tree) > MAX_SUMMED
-    rows = list(_lines(tree[:MAX_SUMMED]))
     failed = _find_failed(batch_id) if is_cut or any(row.failed for row in tree) else []
-    reasons = top.explain().reasons
     if as_json:
         batches = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
         told = {
@@ -234,7 +233,7 @@ def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
 
 def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
     """Yield depth, id, name, state and counts of batches, owners right before what is below."""
-    batches = with_states(rows_of(Batch).defer("step", "callbacks", "metadata"))
+    batches = with_states(rows_of(Batch).defer(*LARGE_FIELDS))
     found = batches.in_bulk([row.id for row in tree])
     below: dict[int | None, list[TreeRow]] = {}
     for row in tree[1:]:

@@ -24,6 +24,8 @@ from django_pgjobs.models.jobs import Job
 from django_pgjobs.status import FINISHED, BatchState, Follows, JobStatus
 
 EVERY = Q()
+# Of a batch: what no list shows. They may be long.
+LARGE_FIELDS = ("step", "callbacks", "metadata")
 # Of a workflow; its own index holds the few that are.
 _HAS_BROKEN_BELOW = Exists(
     Batch.objects.filter(root_id=OuterRef("pk")).exclude(broken="").order_by()

@@ -36,6 +36,11 @@ class Size(NamedTuple):
     measured_at: datetime
     is_cut: bool
 
+    @property
+    def jobs(self) -> int:
+        """All of them."""
+        return self.ready + self.running + self.scheduled + self.retrying + self.blocked
+
 
 class Number(NamedTuple):
     """What ended and came in within a bucket; *upto*: up to when everything is counted."""

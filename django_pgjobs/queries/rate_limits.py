@@ -65,18 +65,16 @@ class MissingRate(NamedTuple):
         return self.limit or self.key.partition(":")[0]
 
 
-def send_missing_rates(
-    cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
-) -> None:
-    """Ask which rate limits let jobs wait for ever; the rows are MissingRate.
-
-    *named* are limits that tasks name, and the most that a start takes of them.
-    """
-    execute(cursor, "list_missing_rates", missing_rates_params(named or {}, max_lanes))
+def send_missing_rates(cursor: Cursor) -> None:
+    """Ask which rate limits let jobs wait for ever; the rows are MissingRate."""
+    execute(cursor, "list_missing_rates", missing_rates_params({}, MISSING_LANES))
 
 
 def missing_rates_params(named: Mapping[str, int], max_lanes: int) -> dict[str, Any]:
-    """Return the parameters of a statement that lists such limits."""
+    """Return the parameters of a statement that lists such limits.
+
+    *named* are limits that tasks name, and the most that a start takes of them.
+    """
     return {
         "names": list(named),
         "costs": list(named.values()),
@@ -85,10 +83,8 @@ def missing_rates_params(named: Mapping[str, int], max_lanes: int) -> dict[str, 
     }
 
 
-def list_missing_rates(
-    cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
-) -> list[MissingRate]:
-    """Return which of the named limits, and of those that ready jobs wait for, never let one
+def list_missing_rates(cursor: Cursor, named: Mapping[str, int]) -> list[MissingRate]:
+    """Return which of the *named* limits, and of those that ready jobs wait for, never let one
     start."""
-    send_missing_rates(cursor, named=named, max_lanes=max_lanes)
-    return [MissingRate._make(row) for row in cursor.fetchall()]
+    params = missing_rates_params(named, MISSING_LANES)
+    return [MissingRate._make(row) for row in fetch(cursor, "list_missing_rates", params)]

@@ -23,7 +23,7 @@ class LongRun(NamedTuple):
 
 
 def list_long_runs(
-    cursor: Cursor, *, seconds: float, max_jobs: int, ids: Sequence[int] | None = None
+    cursor: Cursor, *, seconds: float, max_jobs: int, ids: Sequence[int] | None
 ) -> list[LongRun]:
     """Return jobs that have run for *seconds* or more, of *ids* or of all, the longest first."""
     params = {

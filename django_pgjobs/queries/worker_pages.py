@@ -40,8 +40,8 @@ class WorkerRow(NamedTuple):
 
 
 def list_workers(cursor: Cursor) -> list[WorkerRow]:
-    """Return the live workers, then those that ended within a day; at most MAX_WORKERS."""
-    params = {"ended_within": ENDED_SECONDS, "max_workers": MAX_WORKERS}
+    """Return the live workers, then those that ended within a day; at most MAX_WORKERS and one."""
+    params = {"ended_within": ENDED_SECONDS, "max_workers": MAX_WORKERS + 1}
     return [WorkerRow._make(row) for row in fetch(cursor, "list_workers", params)]
 
 

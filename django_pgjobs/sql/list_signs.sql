@@ -10,10 +10,11 @@
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
---     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
---     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
---     the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
+--     JSON; the rows of list_pauses.sql, as JSON; how many jobs were ready in each of these queues, by
+--     time, as JSON: with the seconds from the first sample to the last, and whether one was cut; how
+--     many ready jobs of a queue wait for a rate limit that lets none go, and since when the oldest
+--     other one waits or NULL, as JSON; the rows of list_missing_rates.sql and of list_long_runs.sql,
+--     as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
 --     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
@@ -122,11 +123,8 @@ SELECT
             SELECT
                 pause.kind, pause.name, pause.reason, pause.paused_by,
                 date_part('epoch', {pause.paused_at.in_calendar}) AS paused_at,
-                date_part('epoch', {pause.resume_at.or_never}) AS resume_at
-            FROM pgjobs_pause AS pause
-            WHERE pause.kind <> 'queue' AND {pause.holds}
-            ORDER BY pause.kind, pause.name
-            LIMIT %(max_rows)s::integer
+                date_part('epoch', pause.resume_at) AS resume_at
+            FROM ({max_rows.pauses}) AS pause
         ) AS paused
     ), '[]'),
     COALESCE((

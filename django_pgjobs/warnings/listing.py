@@ -55,7 +55,7 @@ def list_warnings(seen: Situation) -> list[Notice]:
         *_paused_jobs(seen),
         *_server(seen.facts),
         *_versions(seen.facts),
-        *(Notice("settings", message.msg, message.id or "") for message in wrong_settings()),
+        *map(_setting, wrong_settings()),
     ]
     return sorted(notices, key=lambda notice: HARM.index(notice.kind))
 
@@ -65,6 +65,10 @@ def wrong_settings() -> list[CheckMessage]:
     return [
         message for message in (*check_settings(), *check_router()) if not message.is_silenced()
     ]
+
+
+def _setting(message: CheckMessage) -> Notice:
+    return Notice("settings", f"{message.msg} {message.hint or ''}".rstrip(), message.id or "")
 
 
 def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:

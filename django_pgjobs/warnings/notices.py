@@ -45,6 +45,7 @@ OTHER_WORDS = {
     "schedule": gettext_lazy("There are more schedules like that."),
     "batch": gettext_lazy("There are more batches like that."),
     "paused_jobs": gettext_lazy("More tasks and keys are paused."),
+    "settings": gettext_lazy("There are more settings like that."),
 }
 
 

@@ -85,8 +85,7 @@ def long_waits(waiting: Sequence[WaitingQueue], busy: set[str], now: datetime) -
     since = [
         (row.waiting_since, row.queue_name)
         for row in waiting
-        if row.waiting_since and row.queue_name not in busy
-        if not row.is_paused and not row.is_unserved
+        if row.waiting_since and row.is_served and row.queue_name not in busy
     ]
     for oldest, queue in sorted(since):
         seconds = (now - oldest).total_seconds()
@@ -102,11 +101,11 @@ def growing_queues(
     waiting: Sequence[WaitingQueue], backlogs: Mapping[str, Backlog]
 ) -> Iterator[Notice]:
     """Yield the queues that grow, first the one that grew by most jobs."""
-    ready: dict[str, int] = {}
-    for row in waiting:
-        if not row.is_paused and not row.is_unserved:
-            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
-    found = [growth_of(name, backlogs[name], ready[name]) for name in ready if name in backlogs]
+    found = [
+        growth_of(row.queue_name, backlogs[row.queue_name], row.ready)
+        for row in waiting
+        if row.is_served and row.queue_name in backlogs
+    ]
     growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
     for growth in growing:
         text = _("Queue %(queue)s grows: %(before)s jobs were ready %(time)s ago, %(now)s are now.")
@@ -121,14 +120,12 @@ def growing_queues(
 
 def paused_queues(waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
     """Yield the queues that are paused while jobs wait in them."""
-    ready: dict[str, int] = {}
     for row in waiting:
         if row.is_paused and row.ready:
-            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
-    for name, jobs in ready.items():
-        text = ngettext(
-            "Queue %(queue)s is paused and %(jobs)s job waits in it.",
-            "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
-            jobs,
-        )
-        yield Notice("paused", text % {"queue": name, "jobs": counted(jobs)}, name)
+            text = ngettext(
+                "Queue %(queue)s is paused and %(jobs)s job waits in it.",
+                "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
+                row.ready,
+            )
+            values = {"queue": row.queue_name, "jobs": counted(row.ready)}
+            yield Notice("paused", text % values, row.queue_name)

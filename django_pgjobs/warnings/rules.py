@@ -50,6 +50,11 @@ class WaitingQueue(NamedTuple):
     is_unserved: bool = False
     is_paused: bool = False
 
+    @property
+    def is_served(self) -> bool:
+        """Do live workers take jobs of it?"""
+        return not self.is_unserved and not self.is_paused
+
 
 class BusyQueue(NamedTuple):
     """A queue that waits for workers that have no free slot."""
@@ -85,7 +90,7 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[WaitingQueue]:
 
 def without_vain(row: WaitingQueue, vain: RateLimitedQueue | None) -> WaitingQueue:
     """Return *row* without the jobs that wait in vain: they wait for no slot and may not run."""
-    if vain is None or row.is_paused or row.is_unserved:
+    if vain is None or not row.is_served:
         return row
     ready = max(0, row.ready - vain.jobs)
     since = (vain.others_since or row.waiting_since) if ready else None

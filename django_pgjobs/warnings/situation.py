@@ -121,8 +121,5 @@ def _read_past(cursor: Cursor) -> Past:
 
 def _backlogs(waiting: Iterable[WaitingQueue]) -> list[str]:
     """Return the names of the queues whose backlog may be one that has grown."""
-    ready: dict[str, int] = {}
-    for row in waiting:
-        ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
-    long = [name for name, jobs in ready.items() if jobs >= LEAST_GROWTH]
-    return sorted(long, key=lambda name: -ready[name])[:MAX_BACKLOGS]
+    long = [row for row in waiting if row.ready >= LEAST_GROWTH]
+    return [row.queue_name for row in sorted(long, key=lambda row: -row.ready)[:MAX_BACKLOGS]]

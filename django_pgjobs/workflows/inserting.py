@@ -120,7 +120,7 @@ def note_added(batch: AnyBatch, jobs: int) -> None:
 
 
 def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine]) -> list[int]:
-    row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
+    row, start = job_columns(task), all_start_columns(task)
     with job_cursor() as cursor:
         ids = batches.add_jobs(cursor, id_of(batch), row, start, lines, asking=asking_of(batch))
     if lines and not ids:
@@ -173,7 +173,7 @@ def _find_or_add(
     batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine], keys: Sequence[str]
 ) -> dict[str, DedupedJob]:
     """Return the job of each key, once those have been inserted that the batch has not had."""
-    row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
+    row, start = job_columns(task), all_start_columns(task)
     found: dict[str, DedupedJob] = {}
     for _ in range(batches.TRIES):
         with job_cursor() as cursor:

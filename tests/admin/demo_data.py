@@ -28,6 +28,7 @@ from django_pgjobs.models import (
 from django_pgjobs.queries.statistics import measure_queues
 from tests.admin.overview_support import record
 from tests.factories import (
+    ago,
     make_batch,
     make_job,
     make_jobs,
@@ -55,11 +56,6 @@ TRACEBACK = """Traceback (most recent call last):
     client.post(invoice.url, json=payload)
 {0}: {1}
 """
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("now() - make_interval(secs => {})").format(seconds)
 
 
 def error_of(number: int) -> dict[str, Any]:

@@ -8,17 +8,11 @@ from typing import Any
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
-from psycopg import sql
 
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.page import describe, read_numbers
 
 LOCAL_CACHE = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
 
 
 def numbers(key: str = "1h", by: str = "outcome") -> dict[str, Any]:

@@ -21,17 +21,20 @@ from django_pgjobs.bulk.walk import Walk
 from django_pgjobs.control.changing import Effect
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.testing import run_jobs
-from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job, make_worker
+from tests.factories import (
+    ago,
+    count_jobs,
+    get_job,
+    make_job,
+    make_jobs,
+    make_running_job,
+    make_worker,
+)
 
 pytestmark = pytest.mark.django_db
 
 NOW = sql.SQL("now()")
 LATER = sql.SQL("now() + interval '1 hour'")
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("now() - make_interval(secs => {})").format(seconds)
 
 
 @pytest.fixture

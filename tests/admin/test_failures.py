@@ -24,7 +24,7 @@ from django_pgjobs.models.failure_groups import error_class_expression, error_me
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from tests.admin.lists import ids_in
 from tests.admin.overview_support import LOCAL_CACHE
-from tests.factories import make_job, make_jobs
+from tests.factories import ago, make_job, make_jobs
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
 
@@ -32,11 +32,6 @@ pytestmark = pytest.mark.django_db
 
 YEARS = 1e9
 UUID = "0b54c1b2-6a1f-4c55-9f0e-2d8f3d1c7a10"
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
 
 
 def make_failed(

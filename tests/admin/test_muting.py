@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from django_pgjobs.models import Mute, Schedule, Statistic
 from tests.admin.overview_support import numbers
-from tests.admin.warning_support import ago, no_dead_rows
-from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
+from tests.admin.warning_support import no_dead_rows
+from tests.factories import ago, make_batch, make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
 

@@ -19,8 +19,8 @@ from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.limit_pages import list_concurrency_keys
 from django_pgjobs.queries.statistics import measure_queues
 from django_pgjobs.status import JobStatus
-from tests.admin.overview_support import ago, numbers, record
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.overview_support import numbers, record
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 from tests.test_docs import read
 
 pytestmark = pytest.mark.django_db

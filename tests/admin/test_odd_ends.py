@@ -25,9 +25,9 @@ from django_pgjobs.bulk.changes import create_change, run_change
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk
 from tests.admin.lists import ids_in, link, listed
-from tests.admin.test_bulk import NOW, ago
+from tests.admin.test_bulk import NOW
 from tests.admin.test_odd_times import ODD, tables
-from tests.factories import make_jobs
+from tests.factories import ago, make_jobs
 from tests.helpers import some_always
 from tests.odd_rows import admit_odd_values
 

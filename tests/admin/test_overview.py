@@ -24,8 +24,8 @@ from django_pgjobs.queries.statistics import (
     measure_queues,
     write_statistics,
 )
-from tests.admin.overview_support import ago, numbers, read, record, words
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.overview_support import numbers, read, record, words
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 from tests.test_queue_samples import measure
 
 pytestmark = pytest.mark.django_db

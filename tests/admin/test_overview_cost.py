@@ -17,9 +17,9 @@ from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.queries.cursor import statement
 from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from django_pgjobs.warnings.rules import LEAST_FAILED
-from tests.admin.overview_support import LOCAL_CACHE, ago, read, record
+from tests.admin.overview_support import LOCAL_CACHE, read, record
 from tests.admin.test_plans import CONTROL, MAX_QUERIES
-from tests.factories import make_job, make_jobs, make_running_job
+from tests.factories import ago, make_job, make_jobs, make_running_job
 
 pytestmark = pytest.mark.django_db
 

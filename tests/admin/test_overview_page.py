@@ -27,8 +27,8 @@ from django_pgjobs.control.stuck import Stuck, Usual
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Pause
 from django_pgjobs.queries.stuck import LongRun
-from tests.admin.overview_support import LOCAL_CACHE, ago, read, words
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.overview_support import LOCAL_CACHE, read, words
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
 

@@ -14,8 +14,8 @@ from django_pgjobs.models import Pause, QueueSample, Statistic
 from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask
 from django_pgjobs.warnings import situation
 from django_pgjobs.warnings.rules import WaitingQueue, busy_queues, growth_of, is_rising
-from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
 

@@ -19,11 +19,11 @@ from django_pgjobs.models import Pause, RateLimit, Statistic
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.warnings import listing, situation
 from django_pgjobs.warnings.listing import list_warnings
-from django_pgjobs.warnings.notices import HARM
+from django_pgjobs.warnings.notices import HARM, shorten
 from django_pgjobs.warnings.situation import Situation
 from tests import helpers
-from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
-from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
+from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
+from tests.factories import ago, make_batch, make_job, make_jobs, make_running_job, make_worker
 from tests.http import tasks as remote
 
 __all__ = ["no_dead_rows"]
@@ -175,6 +175,13 @@ def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any)
     assert texts() == ["two databases."]
     settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W001"]
     assert texts() == []
+
+
+def test_many_settings_that_are_wrong(settings: Any) -> None:
+    settings.PGJOBS = {f"KEY_{number}": 1 for number in range(7)}
+    said = [notice.text for notice in shorten(list_warnings(Situation(facts())))]
+    assert said[0] == "unknown key 'KEY_0' in PGJOBS. Remove it."
+    assert said[5:] == ["There are more settings like that."]
 
 
 def test_a_warning_leads_to_the_jobs_that_it_counts(admin_client: Client) -> None:

@@ -18,8 +18,7 @@ from django_pgjobs.control.workers import heartbeat_of, state_of
 from django_pgjobs.declaring.registry import OWN_MODULES
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
-from tests.admin.overview_support import ago
-from tests.factories import get_worker, make_jobs, make_running_job, make_token, make_worker
+from tests.factories import ago, get_worker, make_jobs, make_running_job, make_token, make_worker
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -153,6 +152,7 @@ def test_of_very_many_jobs_it_says_that_there_are_more(
 
 def test_workers_of_two_versions_are_warned_about(admin_client: Client) -> None:
     make_worker(version="1.0")
+    make_worker(version="0.9", lease_seconds=-1)
     assert "different versions" not in read(admin_client)
     make_worker(version="1.1")
     assert "different versions" in read(admin_client)

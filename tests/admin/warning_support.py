@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
-from psycopg import sql
 
 from django_pgjobs.admin.overview.destinations import page_of
 from django_pgjobs.queries.overview import Installation, get_installation
@@ -24,11 +23,6 @@ def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         return get_installation(cursor, **bounds)._replace(dead_rows=0)
 
     monkeypatch.setattr(situation, "get_installation", without_dead_rows)
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
 
 
 def texts() -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_pgjobs.queries import statistics
-from tests.admin.overview_support import ago
-from tests.factories import make_worker
+from tests.factories import ago, make_worker
 
 QUEUES = 7
 KEYS = 40

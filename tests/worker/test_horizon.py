@@ -10,8 +10,7 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import horizon
 from django_pgjobs.worker.process.horizon import EVER, PAUSE_FACTOR, SLACK_SECONDS, Horizon
-from tests.factories import count_jobs, make_job
-from tests.worker.test_pruner import ago
+from tests.factories import ago, count_jobs, make_job
 
 
 def test_a_pass_over_everything_takes_a_small_part_of_the_time() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from psycopg import sql
 
 from django_pgjobs.models import Batch, Job, Occurrence, Worker
 from django_pgjobs.queries import jobs
@@ -23,6 +22,7 @@ from django_pgjobs.worker.process.pruner import Pruner, retentions_of
 from django_pgjobs.worker.process.vitals import marks_of
 from django_pgjobs.worker.stillness import WAITS
 from tests.factories import (
+    ago,
     count_jobs,
     get_job,
     get_worker,
@@ -41,10 +41,6 @@ from tests.worker.test_dependency_sweep import sweep
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Prune = Callable[..., Pruner]
-
-
-def ago(seconds: float) -> sql.Composable:
-    return sql.SQL("now() - make_interval(secs => {})").format(seconds)
 
 
 @pytest.fixture

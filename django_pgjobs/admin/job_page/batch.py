@@ -9,14 +9,12 @@ from django.http import HttpRequest
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.control.explanation import Reason
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.models.batch_states import with_states
+from django_pgjobs.models.batch_states import LARGE_FIELDS, with_states
 from django_pgjobs.permissions import Verb, whole_workflows
 from django_pgjobs.status import JobStatus
 
 # After these, what needs them to succeed is not run.
 ENDED_BADLY = (JobStatus.FAILED, JobStatus.CANCELLED)
-# Not for this page: they may be long.
-LARGE_FIELDS = ("step", "callbacks", "metadata")
 
 
 class BatchOfJob(NamedTuple):

@@ -158,9 +158,9 @@ def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     hour, drawn = numbers.hour, numbers.drawn
     minutes = [each[:-1] for each in hour.minutes]
     finished = minutes, hour.queues, drawn.bucket, drawn.counts
-    steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
+    others = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
-        sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
+        sizes, finished, hour.times, numbers.failures, workers, others, facts.samples,
         situation.signs.missing_rates,
     )  # fmt: skip
 
@@ -290,11 +290,11 @@ def _busiest(lines: list[QueueLine]) -> list[QueueLine]:
 
 
 def _jobs_of(line: QueueLine) -> int:
-    return (sum(line.size[1:6]) if line.size else 0) + line.finished
+    return (line.size.jobs if line.size else 0) + line.finished
 
 
 def _is_shown(line: QueueLine) -> bool:
     """Has the queue jobs, had it some in the last hour, has it settings, or is it paused?"""
-    jobs = sum(line.size[1:6]) if line.size else 1
+    jobs = line.size.jobs if line.size else 1
     ended = line.finished or line.ran
     return bool(jobs or ended or line.row.paused_at) or line.row.boost is not None

@@ -42,14 +42,13 @@ from django_pgjobs.occurrences.rule import (
     SKIPPED_TIMES,
 )
 from django_pgjobs.schedules.plans import policies_of, rule_of
+from django_pgjobs.schedules.syncing import OF_CODE
 from django_pgjobs.schedules.words import POLICIES
 from django_pgjobs.values.bounds import MAX_SCHEDULE_NAME_BYTES, MAX_TASK_PATH_BYTES
 from django_pgjobs.values.moments import aware, now_aware
 from django_pgjobs.values.payload import decode_value, is_storable
 
-# The columns that a schedule of the code has from there, ...
-OF_CODE = ("task_path", "args", "kwargs")
-# ... and all that a form may write.
+# All that a form may write.
 COLUMNS = (
     *OF_CODE,
     *("cron", "every", "timezone", "skipped_time", "repeated_time", "starts_at", "ends_at"),

@@ -28,7 +28,6 @@ from django_pgjobs.admin.schedules.drawing import (
 )
 from django_pgjobs.admin.schedules.forms import (
     COLUMNS,
-    OF_CODE,
     BackfillForm,
     RunForm,
     ScheduleForm,
@@ -42,7 +41,7 @@ from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.schedules import control, skipping
 from django_pgjobs.schedules.plans import rule_of
-from django_pgjobs.schedules.syncing import changed_columns, follow_code
+from django_pgjobs.schedules.syncing import OF_CODE, changed_columns, follow_code
 from django_pgjobs.values.payload import is_storable
 
 # Of a backfill that is shown before it is done.

@@ -16,7 +16,13 @@ from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
 from django_pgjobs.admin.workers.orders import carry_out_for, parse_order
-from django_pgjobs.control.workers import heartbeat_of, read_worker, read_workers, state_of
+from django_pgjobs.control.workers import (
+    heartbeat_of,
+    is_live,
+    read_worker,
+    read_workers,
+    state_of,
+)
 from django_pgjobs.declaring.registry import is_own
 from django_pgjobs.models import Token
 from django_pgjobs.orders import ALL, WorkerOrder
@@ -99,16 +105,13 @@ class WorkerAdmin(ListPageAdmin):
         rows, most = found.rows, found.max_counted
         tokens = self._tokens_of(rows)
         workers = [self._shown(row, found.running.get(row.id, []), tokens, most) for row in rows]
-        states = [worker.state for worker in workers]
         context = {
             "title": _("Workers"),
             "workers": workers,
-            "live": sum(state in ("running", "quiet", "stopping") for state in states),
+            "live": len(found.live),
             "any_quiet": any(row.is_quiet and not row.has_ended for row in rows),
             "any_forgettable": any(row.has_ended and row.lost for row in rows),
-            "versions": len(
-                {row.version for row in rows if not row.has_ended and row.token_id is None}
-            ),
+            "are_mixed": found.are_mixed,
             "is_cut": found.is_cut,
             "max_rows": worker_pages.MAX_WORKERS,
             **self._control_context(request),
@@ -222,7 +225,7 @@ class WorkerAdmin(ListPageAdmin):
             heartbeat=heartbeat,
             heartbeat_icon=HEARTBEATS[heartbeat][0],
             heartbeat_label=HEARTBEATS[heartbeat][1],
-            is_live=state in ("running", "quiet", "stopping"),
+            is_live=is_live(row),
             held=held,
             max_counted=max_counted,
             held_ahead=max(0, held - row.slots),

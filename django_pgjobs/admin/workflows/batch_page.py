@@ -26,7 +26,7 @@ from django_pgjobs.admin.workflows.drawing import (
 from django_pgjobs.admin.workflows.failed_jobs import failed_jobs
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import with_states
+from django_pgjobs.models.batch_states import LARGE_FIELDS, with_states
 from django_pgjobs.permissions import Verb, require, visible_ids, whole_workflows
 from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import (
@@ -158,7 +158,7 @@ def reasons_of(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
 
 def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[TreeLine | More]:
     """Return what is drawn of a tree: owners right before what is below them."""
-    batches = with_states(Batch.objects.defer("step", "callbacks", "metadata"))
+    batches = with_states(Batch.objects.defer(*LARGE_FIELDS))
     found = batches.in_bulk([row.id for row in rows])
     below: dict[int | None, list[TreeRow]] = {}
     for row in rows[1:]:

@@ -17,7 +17,7 @@ from django_pgjobs.admin.job_list.paging import Order, PageStart
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.drawing import ProgressBar, bar_of
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.models.batch_states import LARGE_FIELDS, all_workflows, with_states
 from django_pgjobs.permissions import Verb, is_narrowed, whole_workflows
 from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import MAX_SUMMED, TreeSum, summarise_trees
@@ -32,8 +32,6 @@ LOOK_THROUGH_NARROWED = 50
 MAX_TEXT = 512
 NUMBER = re.compile(r"#?([0-9]{1,18})", re.ASCII)
 KEY = "key:"
-# Not for a list: they may be long.
-LARGE_FIELDS = ("step", "callbacks", "metadata")
 
 
 class WorkflowTab(NamedTuple):

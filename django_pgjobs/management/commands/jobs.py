@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,6 @@ from psycopg.errors import (
 )
 
 from django_pgjobs.checks import check_vendor
-from django_pgjobs.control import pauses
 from django_pgjobs.management import (
     changes,
     doctor,
@@ -27,6 +26,7 @@ from django_pgjobs.management import (
     failures,
     looks,
     one_job,
+    pausing,
     prune,
     schedules,
     stats,
@@ -34,23 +34,11 @@ from django_pgjobs.management import (
     workers,
     workflows,
 )
-from django_pgjobs.management.arguments import (
-    ActionParser,
-    add_action,
-    end_in_words,
-    instant,
-    span,
-)
+from django_pgjobs.management.arguments import ActionParser, add_action
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.printing import (
-    in_english,
-    tell_of_more,
-    while_somebody_reads,
-)
-from django_pgjobs.management.spelling import tell_doubts
+from django_pgjobs.management.printing import while_somebody_reads
 from django_pgjobs.management.starting import look_at_server
-from django_pgjobs.models import Pause
-from django_pgjobs.queries.database import job_database, rows_of
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import IN_LINES
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
@@ -88,9 +76,8 @@ examples:
 Each action has a --help of its own.
 
 Exit status: 0 done (pause and resume also if it was so before), 1 some job or worker does not
-exist or was not changed, a job looks stuck or
-something is wrong (--fail), 2 wrong use, 3 the database cannot
-be reached or is not migrated, 130 Ctrl-C.
+exist or was not changed, a job looks stuck or something is wrong (--fail), 2 wrong use, 3 the
+database cannot be reached or is not migrated, 130 Ctrl-C.
 """
 
 
@@ -123,49 +110,12 @@ class Command(BaseCommand):
         looks.add_looks(actions)
         changes.add_changes(actions)
         workflows.add_workflows(actions)
-        pause = add_action(
-            actions, "pause", help="Let no worker start jobs of a queue, task or key."
-        )
-        self._add_target(pause)
-        pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
-        pause.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
-        end = pause.add_mutually_exclusive_group()
-        end.add_argument(
-            "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."
-        )
-        end.add_argument(
-            "--until",
-            type=instant,
-            metavar="TIME",
-            help="Resume by itself at 2026-12-24T18:00, in the TIME_ZONE of the settings.",
-        )
-        resume = add_action(actions, "resume", help="End a pause.")
-        self._add_target(resume)
-        self._add_prune(actions)
+        pausing.add_pausing(actions)
+        prune.add_prune(actions)
         self._add_grants(actions)
         schedules.add_schedules(actions)
         enqueueing.add_enqueue(actions)
         tokens.add_tokens(actions)
-
-    def _add_prune(self, actions: Any) -> None:
-        pruning = add_action(
-            actions,
-            "prune",
-            help="Delete finished jobs that are older than their retention.",
-            description=prune.DESCRIPTION,
-            epilog=prune.EPILOG,
-        )
-        pruning.add_argument("--dry-run", action="store_true", help="Only count.")
-        for flag, which, setting in (
-            ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
-            ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
-        ):
-            pruning.add_argument(
-                flag,
-                type=span,
-                metavar="7d",
-                help=f"Delete {which} jobs so long after their end: s m h d (default: {setting}).",
-            )
 
     def _add_grants(self, actions: Any) -> None:
         grants = add_action(
@@ -193,31 +143,24 @@ class Command(BaseCommand):
             help="A role that enqueues and changes jobs, pauses, and serves the admin.",
         )
 
-    def _add_target(self, parser: CommandParser) -> None:
-        target = parser.add_mutually_exclusive_group(required=True)
-        target.add_argument("--queue", metavar="NAME", help="The jobs of a queue.")
-        target.add_argument("--task", metavar="PATH", help="The jobs of a task: shop.tasks.push.")
-        target.add_argument(
-            "--key", metavar="KEY", help="Those of a concurrency key, or a pattern: 'shop:*'."
-        )
-
     def run_from_argv(self, argv: list[str]) -> None:
         with while_somebody_reads():
             super().run_from_argv(argv)
 
     def handle(self, *, action: str, **flags: Any) -> None:
         actions: dict[str, Callable[..., None]] = {
+            **{
+                verb.name: partial(changes.change_jobs, verb.name, self._write, self._tell)
+                for verb in changes.VERBS
+            },
             "explain": partial(self._of_one, one_job.explain_job),
             "show": partial(self._of_one, one_job.show_job),
-            "list": self._list,
-            "stuck": self._stuck,
-            "stack": self._stack,
-            "cancel": partial(self._change, "cancel"),
-            "requeue": partial(self._change, "requeue"),
-            "reschedule": partial(self._change, "reschedule"),
-            "pause": self._pause,
-            "resume": self._resume,
-            "prune": self._prune,
+            "list": partial(looks.list_jobs, self._write, self._tell),
+            "stuck": partial(looks.list_stuck, self._write),
+            "stack": partial(looks.show_stack, self._write),
+            "pause": partial(pausing.pause, self._write, self._tell),
+            "resume": partial(pausing.resume, self._write),
+            "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),
             "stats": partial(stats.show_stats, self._write, self.stdout),
@@ -250,57 +193,8 @@ class Command(BaseCommand):
         style = None if text.startswith("WARNING ") else str
         self.stderr.write(text.translate(IN_LINES), style)
 
-    # Looking
-
     def _of_one(self, look: Callable[..., None], **flags: Any) -> None:
         look(self._write, flags["id"], as_json=flags["json"])
-
-    def _list(self, **flags: Any) -> None:
-        names = ("status", "queue", "task", "limit")
-        narrowed = {name: flags[name] for name in names}
-        tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
-        if looks.list_jobs(self._write, as_json=flags["json"], **narrowed):
-            tell_of_more(self._tell, flags["limit"])
-
-    @in_english()
-    def _stuck(self, **flags: Any) -> None:
-        count = looks.list_stuck(self._write, as_json=flags["json"])
-        if count and flags["fail"]:
-            raise CommandError("1 job looks stuck." if count == 1 else f"{count} jobs look stuck.")
-
-    def _stack(self, **flags: Any) -> None:
-        try:
-            looks.show_stack(self._write, flags["id"])
-        except LookupError as error:
-            raise CommandError(str(error)) from error
-
-    # Changing
-
-    def _change(self, name: str, **flags: Any) -> None:
-        changes.change_jobs(name, self._write, self._tell, flags)
-
-    def _pause(self, **flags: Any) -> None:
-        target = _target_of(flags)
-        tell_doubts(self._tell, queues=[flags["queue"]], tasks=[flags["task"]])
-        replaced = _pause_of(target)
-        changed = pauses.pause(
-            **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
-        )
-        paused = f"paused{end_in_words(flags['until'])}" if changed else "was paused like this"
-        self._write(f"{_name_of(target)}: {paused}")
-        if changed and replaced:
-            self._write(f"  before: {replaced}")
-
-    def _resume(self, **flags: Any) -> None:
-        target = _target_of(flags)
-        changed = pauses.resume(**target)
-        self._write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
-
-    def _prune(self, **flags: Any) -> None:
-        names = ("retention", "failed_retention", "dry_run")
-        prune.prune(self._write, **{name: flags[name] for name in names})
-
-    # Rights
 
     def _grants(self, **flags: Any) -> None:
         wanted = [
@@ -346,22 +240,3 @@ def _refuse_if_not_usable(error: DatabaseError) -> None:
     if trouble is Trouble.LOST:
         lost = CommandError(f"the connection to the database was lost: {said}. Try again.")
         raise _refusal(lost, EXIT_UNREACHABLE) from error
-
-
-def _target_of(flags: Mapping[str, Any]) -> dict[str, str]:
-    return {kind: flags[kind] for kind in ("queue", "task", "key") if flags[kind] is not None}
-
-
-def _pause_of(target: dict[str, str]) -> str:
-    """Return who paused something, until when and why, "" if it is not paused."""
-    [(kind, name)] = target.items()
-    pause = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
-    if pause is None:
-        return ""
-    by, why = pause.paused_by or "somebody", pause.reason or "no reason"
-    return f"paused by {by}{end_in_words(pause.resume_at)}: {why}"
-
-
-def _name_of(target: dict[str, str]) -> str:
-    [(kind, name)] = target.items()
-    return f"{kind} {name}"

@@ -135,7 +135,7 @@ class Command(BaseCommand):
         limits.add_argument(
             "--drain",
             action="store_true",
-            help="Stop when nothing is left that may run now, or when tokens of rate limits come.",
+            help="Stop when nothing is left that may run now or when tokens of rate limits come.",
         )
         limits.add_argument(
             "--max-jobs", type=whole_number, metavar="N", help="Stop after N finished jobs."
@@ -179,7 +179,8 @@ class Command(BaseCommand):
             "--reload",
             action=argparse.BooleanOptionalAction,
             default=None,
-            help="Restart when code changes (default: if DEBUG, not with --drain or limits).",
+            help="Restart when code changes (default: if DEBUG, not with --drain, --max-jobs or "
+            "--max-time).",
         )
         how.add_argument(
             "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."
@@ -233,7 +234,7 @@ class Command(BaseCommand):
         load_tasks(conf)
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
-        reloads = self._reloads(flags)
+        reloads = flags["reload"] = _reloads(flags)
         found = find_what_is_missing(options.database) if flags["check"] else []
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
@@ -248,7 +249,7 @@ class Command(BaseCommand):
         if not flags["child"] and (processes > 1 or reloads):
             given = child_flags(flags)
             return Supervisor(given, options, processes=processes, overseer=Systemd()).run()
-        return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
+        return run_worker(options, is_child=flags["child"], reloads=reloads)
 
     def _say_first(self, lines: list[str], warnings: list[str], checks: bool) -> None:
         lines += [f"WARNING {text}" for text in warnings]
@@ -262,13 +263,13 @@ class Command(BaseCommand):
         # Into a pipe, as that of systemd, it would come at the end of the process.
         self.stdout.flush()
 
-    def _reloads(self, flags: dict[str, Any]) -> bool:
-        if flags["reload"] is not None:
-            return bool(flags["reload"])
-        limits = ("drain", "max_jobs", "max_time", "check", "child")
-        reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
-        flags["reload"] = reloads
-        return reloads
+
+def _reloads(flags: dict[str, Any]) -> bool:
+    """Return whether to restart when code changes, as the flags say, or by what there is to do."""
+    if flags["reload"] is not None:
+        return bool(flags["reload"])
+    others = ("drain", "max_jobs", "max_time", "child")
+    return bool(settings.DEBUG) and not any(flags[name] for name in others)
 
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:

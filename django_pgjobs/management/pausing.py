@@ -1,0 +1,72 @@
+"""`manage.py jobs pause` and `resume`: a queue, a task or a concurrency key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django_pgjobs.control import pauses
+from django_pgjobs.management.arguments import add_action, end_in_words, instant, span
+from django_pgjobs.management.printing import Write
+from django_pgjobs.management.spelling import tell_doubts
+from django_pgjobs.models import Pause
+from django_pgjobs.queries.database import rows_of
+from django_pgjobs.status import PauseKind
+
+
+def add_pausing(actions: Any) -> None:
+    """Add the actions to those of `jobs`."""
+    pause = add_action(actions, "pause", help="Let no worker start jobs of a queue, task or key.")
+    resume = add_action(actions, "resume", help="End a pause.")
+    for parser in (pause, resume):
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("--queue", metavar="NAME", help="The jobs of a queue.")
+        target.add_argument("--task", metavar="PATH", help="The jobs of a task: shop.tasks.push.")
+        target.add_argument(
+            "--key", metavar="KEY", help="Those of a concurrency key, or a pattern: 'shop:*'."
+        )
+    pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
+    pause.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
+    end = pause.add_mutually_exclusive_group()
+    end.add_argument(
+        "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."
+    )
+    end.add_argument(
+        "--until",
+        type=instant,
+        metavar="TIME",
+        help="Resume by itself at 2026-12-24T18:00, in the TIME_ZONE of the settings.",
+    )
+
+
+def pause(write: Write, tell: Write, **flags: Any) -> None:
+    """Pause something, and print whether that is new and what held before."""
+    kind, name = _target_of(flags)
+    tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
+    replaced = _pause_of(kind, name)
+    until = flags["until"]
+    changed = pauses.pause(**{kind: name}, reason=flags["reason"], by=flags["by"], until=until)
+    write(f"{kind} {name}: {f'paused{end_in_words(until)}' if changed else 'was paused like this'}")
+    if changed and replaced:
+        write(f"  before: {replaced}")
+
+
+def resume(write: Write, **flags: Any) -> None:
+    """End a pause, and print whether there was one."""
+    kind, name = _target_of(flags)
+    changed = pauses.resume(**{kind: name})
+    write(f"{kind} {name}: {'resumed' if changed else 'was not paused'}")
+
+
+def _target_of(flags: Mapping[str, Any]) -> tuple[str, str]:
+    [target] = ((kind.value, flags[kind]) for kind in PauseKind if flags[kind] is not None)
+    return target
+
+
+def _pause_of(kind: str, name: str) -> str:
+    """Return who paused something, until when and why, "" if it is not paused."""
+    pause = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
+    if pause is None:
+        return ""
+    by, why = pause.paused_by or "somebody", pause.reason or "no reason"
+    return f"paused by {by}{end_in_words(pause.resume_at)}: {why}"

@@ -128,3 +128,47 @@ def read_by(cursor: Any, name: str, params: dict[str, Any]) -> int:
         fetch(cursor, name, params)
         transaction.set_rollback(True)
     return sum(rows_read(cursor, table) for table in TABLES) - before
+
+
+PARTS = 1_000
+# Of a tree of one batch with many parts, which are nearly all batches that there are.
+WIDE: dict[str, dict[str, Any]] = {
+    "has_cancels": {},
+    "lock_tree": {},
+    "uncancel_batches": {},
+    "count_batches": {"of_tree": True},
+    "summarise_trees": {"max_batches": PARTS},
+    "list_tree": {"behind": 0, "max_children": PARTS, "max_batches": PARTS, "max_named": 10},
+    "list_failed_in_tree": {"max_batches": PARTS, "max_jobs": 10, "max_looked_at": 100},
+    "list_unsuccessful": {
+        "statuses": ["failed"],
+        "of_gather_and_then": False,
+        "despite_failures": False,
+        "behind_batch": 0,
+        "behind_id": 0,
+        "max_jobs": PARTS,
+    },
+}
+
+
+def test_who_walks_a_wide_tree_reads_each_part_a_few_times() -> None:
+    """Not all of them for each: the planner knows that most batches have one parent."""
+    root = make_batch(failed=0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH part AS (
+                INSERT INTO pgjobs_batch (id, root_id, parent_id, flow_id, sealed_at, jobs, failed)
+                SELECT n, %(root)s, %(root)s, n, now(), 1, 1
+                FROM generate_series(100000, 99999 + %(parts)s) AS n
+                RETURNING id
+            )
+            INSERT INTO pgjobs_job (task_path, batch_id, status, finished_at)
+            SELECT 'shop.tasks.send', part.id, 'failed', now() FROM part
+            """,
+            {"root": root, "parts": PARTS},
+        )
+        know(cursor, "all")
+        params = {"batch_id": root, "ids": [root]}
+        read = {name: read_by(cursor, name, params | more) for name, more in WIDE.items()}
+    assert {name: rows for name, rows in read.items() if rows > 20 * PARTS} == {}

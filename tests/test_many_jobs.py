@@ -22,6 +22,7 @@ from django_pgjobs.control import changing, many
 from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
+from tests.aliases import extra_alias
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job
 from tests.helpers import connect
 from tests.models import Effect
@@ -46,6 +47,16 @@ def test_a_cancel_is_for_what_waits_and_what_runs(small_pages: None) -> None:
     assert get_job(running).status == "running"
     assert get_job(running).cancel_requested_at is not None
     assert (get_job(finished).status, get_job(other).status) == ("failed", "ready")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_of_another_database_are_refused() -> None:
+    """Their ids are those of other jobs here."""
+    job_id = make_job()
+    with extra_alias("other"), pytest.raises(ValueError, match="a QuerySet on 'other'"):
+        Job.objects.using("other").filter(pk=job_id).cancel()
+    assert get_job(job_id).status == "ready"
+    assert Job.objects.using("default").filter(pk=job_id).cancel() == 1
 
 
 def test_a_requeue_is_for_what_has_finished(small_pages: None) -> None:

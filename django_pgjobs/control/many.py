@@ -43,11 +43,17 @@ def change_all(found: QuerySet[Any], statuses: Collection[str], change: Change) 
 def find_jobs(found: QuerySet[Any], statuses: Collection[str]) -> Jobs:
     """Return those jobs of a QuerySet that have one of *statuses*, in its order.
 
-    Raise TypeError after values() and the like: what that groups by, only it knows.
+    Raise TypeError after values() and the like: what that groups by, only it knows. Raise
+    ValueError if it names another database by using(): its ids are those of other jobs here.
     """
     if found._fields is not None:  # type: ignore[attr-defined]
         raise TypeError("expected jobs, got a QuerySet of values. Change them before values().")
-    found = found.using(job_database())
+    database = job_database()
+    if found._db not in (None, database):  # type: ignore[attr-defined]
+        raise ValueError(
+            f"expected jobs of the database {database!r}, got a QuerySet on {found.db!r}."
+        )
+    found = found.using(database)
     if not _compares_rows(found):
         found = found.filter(status__in=sorted(statuses))
     rows = found.values_list("pk", "status")
@@ -158,8 +164,8 @@ def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError]) -> Iterator[str]
     for job_id in list(left)[:1]:
         yield (
             f"{counted(len(left), 'job')}, such as {job_id}, could not be changed: locked by "
-            f"another transaction for {LOCKED_SECONDS:g} s, or in a workflow that is being "
-            "deleted. Try again when that transaction has ended."
+            f"another transaction for {LOCKED_SECONDS:g} s (try again when that has ended), of a "
+            "batch that was cancelled (retry that), or of a workflow that is being deleted."
         )
     for job_id, error in list(refusals.items())[:1]:
         yield (

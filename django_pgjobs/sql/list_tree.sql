@@ -26,7 +26,8 @@ WITH RECURSIVE tree AS (
                 below.id, below.parent_id, below.jobs, below.successful, below.failed,
                 below.cancelled
             FROM pgjobs_batch AS below
-            WHERE below.parent_id = tree.id
+            -- Not "=": where most batches have one parent, the planner reads all for each of them.
+            WHERE below.parent_id >= tree.id AND below.parent_id <= tree.id
             OFFSET 0
         ) AS batch
         WHERE tree.depth > 0 OR batch.id > %(behind)s::bigint

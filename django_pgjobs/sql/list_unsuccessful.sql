@@ -16,7 +16,8 @@ WITH RECURSIVE tree AS (
     CROSS JOIN LATERAL (
         SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
         FROM pgjobs_batch AS batch
-        WHERE batch.parent_id = tree.id
+        -- Not "=": where most batches have one parent, the planner reads all for each of them.
+        WHERE batch.parent_id >= tree.id AND batch.parent_id <= tree.id
         OFFSET 0
     ) AS child
 )

@@ -10,8 +10,8 @@
 --     it on top of *delay*; note text; despite_cancels boolean: of a retry, which takes them back
 -- Returns: id, queue_name, NULL, batch_id; or id, NULL, twin_id, NULL of one that stays
 -- Locks: the roots of their trees FOR KEY SHARE: waits for who seals or deletes one; then the rows,
---     in order of id, SKIP LOCKED; waits for transactions that just inserted a job with the same
---     unique key
+--     in order of id, SKIP LOCKED; waits for transactions that just inserted one of the unique
+--     keys, in the order of keys
 -- Index: pgjobs_job_finished_pkey, pgjobs_job_unique, pgjobs_batch_pkey
 WITH held AS MATERIALIZED (
     SELECT root.id
@@ -90,6 +90,8 @@ moved AS (
         END,
         on_failure, batch_id, source_id, schedule, scheduled_for, %(note)s::text
     FROM taken
+    -- Whoever waits for a key does so in their order, as enqueues do: none waits for another.
+    ORDER BY taken.task_path, taken.unique_key COLLATE "C", taken.id
     {job.on_occupied_key}
     DO NOTHING
     RETURNING job.id, job.queue_name, job.batch_id

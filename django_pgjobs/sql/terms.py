@@ -100,7 +100,8 @@ tree AS (
     CROSS JOIN LATERAL (
         SELECT batch.id
         FROM pgjobs_batch AS batch
-        WHERE batch.parent_id = tree.id
+        -- Not "=": where most batches have one parent, the planner reads all for each of them.
+        WHERE batch.parent_id >= tree.id AND batch.parent_id <= tree.id
         OFFSET 0
     ) AS child
 )""",

@@ -127,3 +127,5 @@ def test_explain_tells_that_no_worker_over_http_takes_it() -> None:
     assert code() == "no_remote_worker"
     make_worker(task_paths=[tasks.resize.module_path], queues=["node"], token_id=1)
     assert code() == "next_look"
+    # Nobody knows when such a program asks.
+    assert str(explain(job).reasons[0]).endswith("takes it when it next asks for jobs.")

@@ -256,7 +256,7 @@ def test_a_list_is_english_whatever_the_project_speaks(run: Any) -> None:
         (["list", "--status", "failed", "--queue", "mail"], "no failed job was found."),
         (["stuck"], "no job looks stuck."),
         (["workflows"], "there are no workflows."),
-        (["workflows", "--open"], "no workflow is open."),
+        (["workflows", "--unfinished"], "no workflow is unfinished."),
         (["schedules", "list"], "the table has no schedules."),
         (["tokens", "list"], "no token is valid."),
         (["tokens", "list", "--all"], "there are no tokens."),
@@ -326,7 +326,9 @@ def test_workflows_are_listed_newest_first_with_the_numbers_of_their_trees(run: 
         ["empty", "successful", "0"],
         ["payroll", "running", "2"],
     ]
-    assert [line.split()[1] for line in run("workflows", "--open").splitlines()[1:]] == ["payroll"]
+    assert [line.split()[1] for line in run("workflows", "--unfinished").splitlines()[1:]] == [
+        "payroll"
+    ]
     assert len(run("workflows", "--limit", 1).splitlines()) == 2
     assert json.loads(run("workflows", "--json"))[1]["id"] == pay.pk
     _, first, second, *reasons = run("workflows", "show", pay.pk).splitlines()

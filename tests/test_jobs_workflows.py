@@ -15,6 +15,7 @@ from django_pgjobs import workflow
 from django_pgjobs.management import workflows
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import workflow_pages
+from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.factories import make_batch, make_job
 from tests.test_admin import NOW
@@ -137,9 +138,33 @@ def test_cancel_cancels_a_tree_and_retry_takes_it_back(run: Any) -> None:
     assert Job.objects.get().status == "ready"
 
 
-@pytest.mark.parametrize("verb", ["show", "retry", "cancel"])
+@pytest.mark.parametrize("verb", ["show", "retry", "cancel", "seal"])
 def test_a_batch_that_is_not_there_is_told(verb: str) -> None:
     assert refusal_of(verb, 17) == "there is no batch 17."
+
+
+def test_seal_ends_a_batch_that_its_program_has_left_open(run: Any) -> None:
+    with workflow("payroll") as flow:
+        part = flow.batch("part")
+        part.add(tasks.add.s(1, 1))
+    assert "jobs workflows seal" in run("show", part.pk)
+    assert run("seal", part.pk) == f"batch {part.pk}: sealed\n"
+    run_jobs()
+    flow.refresh_from_db()
+    assert flow.tree_completed_at is not None
+    assert "is not open" in refusal_of("seal", part.pk)
+
+
+def test_a_retry_that_only_takes_a_cancel_back_says_so(run: Any) -> None:
+    with workflow("payroll") as flow:
+        flow.add(tasks.add.s(1, 1))
+        summary = flow.gather(tasks.seen.s())
+    run("cancel", summary.pk)
+    summary.refresh_from_db()
+    assert summary.cancel_requested_at is not None
+    assert "as its cancel was taken back" in run("retry", summary.pk, "--cancelled")
+    run_jobs()
+    assert Job.objects.filter(status="successful").count() == 2
 
 
 def test_json_is_asked_for_before_or_after_the_verb(run: Any) -> None:

@@ -58,10 +58,10 @@ def test_a_finished_job_says_which_batches_of_its_workflow_are_not_sealed() -> N
     assert f"jobs come to batch {flow.pk}, batch {part.pk}, batch {other.pk} (not sealed)." in str(
         unsealed
     )
-    assert f"Call Batch.objects.get(pk={flow.pk}).seal()" in str(unsealed)
+    assert f"manage.py jobs workflows seal {flow.pk}." in str(unsealed)
     flow.seal()
     part.seal()
-    assert f"to batch {other.pk} (not sealed). Call" in str(explain(job_id).reasons[1])
+    assert f"to batch {other.pk} (not sealed). Press Seal" in str(explain(job_id).reasons[1])
     other.seal()
     run_jobs()
     assert [reason.code for reason in explain(job_id).reasons] == ["finished"]

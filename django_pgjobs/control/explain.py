@@ -93,8 +93,8 @@ def _of_workflow(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     if found:
         text = _(
             "Its workflow has not ended, and what follows waits: nobody has said that no more jobs "
-            "come to %(batches)s (not sealed). Call Batch.objects.get(pk=%(first)s).seal(), or "
-            "press Seal… on the page of the batch."
+            "come to %(batches)s (not sealed). Press Seal… on the page of the batch, or call "
+            "manage.py jobs workflows seal %(first)s."
         )
         named = ", ".join(f"batch {batch_id}" for batch_id in found)
         yield Reason("unsealed", text % {"batches": named, "first": found[0]})

@@ -45,16 +45,19 @@ DESCRIPTION = """
 Lists workflows, newest first, with the numbers of their whole trees. With a verb it prints or
 changes one: a workflow, or any batch of it with what is below.
 
-  state       open: more jobs may come; waiting: for other batches; running, successful, failed,
-              cancelling, cancelled; broken: cannot be counted, see its page in the admin
+  state       not complete: open, to which more jobs may come; waiting, for other batches;
+              running; cancelling. Complete: successful; failed, if not all of it succeeded;
+              cancelled, likewise after a cancel, if no job of its own failed; not run, as what
+              it follows failed. broken: cannot be counted, see its page in the admin
   jobs        all that were added so far, and how many of them ended as the next columns say
 """
 EPILOG = """
 examples:
-  manage.py jobs workflows --open
+  manage.py jobs workflows --unfinished
   manage.py jobs workflows show 17
   manage.py jobs workflows retry 17
   manage.py jobs workflows cancel 17
+  manage.py jobs workflows seal 17
 """
 OF_SHOW = """
 Prints the batches of a workflow, each with the numbers of its own jobs; what it waits for; and its
@@ -63,6 +66,10 @@ newest failed jobs. The state of a batch tells of all below it, too.
 OF_RETRY = """
 Requeues the failed jobs of a batch and of all below it, in one transaction. What follows them runs
 again with the new results, and the callbacks come once more.
+"""
+OF_SEAL = """
+Says that no more jobs come to a batch that is open, because the program that was to seal it has
+died. It is complete when what is in it is. This cannot be taken back.
 """
 OF_CANCEL = """
 Cancels a batch and all below it: jobs that wait end as cancelled, those that run are asked to end.
@@ -75,11 +82,13 @@ def add_workflows(actions: Any) -> None:
     parser = add_action(
         actions,
         "workflows",
-        help="List workflows; show, retry and cancel one.",
+        help="List workflows; show, retry, cancel and seal one.",
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("--open", action="store_true", help="Only those that are not complete.")
+    parser.add_argument(
+        "--unfinished", action="store_true", help="Only those that are not complete."
+    )
     parser.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
     verbs = parser.add_subparsers(dest="verb")
@@ -87,6 +96,7 @@ def add_workflows(actions: Any) -> None:
         ("show", "Print a workflow, what it waits for, and what failed.", OF_SHOW),
         ("retry", "Run the failed part of a workflow again.", OF_RETRY),
         ("cancel", "Cancel a workflow.", OF_CANCEL),
+        ("seal", "Say that no more jobs come to a batch.", OF_SEAL),
     ):
         verb = add_action(verbs, name, help=does, description=description)
         verb.add_argument("id", type=job_id, help="The id of a workflow, or of a batch below it.")
@@ -108,13 +118,16 @@ def handle(
     """List workflows, or show or change one; raise CommandError if that cannot be."""
     try:
         if verb is None:
-            _list(write, tell, only_open=flags["open"], limit=flags["limit"], as_json=json)
+            unfinished = flags["unfinished"]
+            _list(write, tell, unfinished=unfinished, limit=flags["limit"], as_json=json)
         elif verb == "show":
             _show(write, flags["id"], as_json=json)
         elif verb == "retry":
             _retry(write, flags["id"], cancelled=flags["cancelled"])
-        else:
+        elif verb == "cancel":
             _cancel(write, flags["id"])
+        else:
+            _seal(write, flags["id"])
     except (LookupError, JobError) as error:
         raise CommandError(str(error)) from error
 
@@ -142,6 +155,14 @@ def _cancel(write: Write, batch_id: int) -> None:
     write(f"batch {batch_id}: cancelled")
 
 
+def _seal(write: Write, batch_id: int) -> None:
+    batch = _find(batch_id)
+    if batch.sealed_at is not None or batch.follows is not None:
+        raise CommandError(f"batch {batch_id} is not open: no more jobs come to it.")
+    batch.seal()
+    write(f"batch {batch_id}: sealed")
+
+
 def _find(batch_id: int) -> Batch:
     """Return a batch; raise LookupError if it is gone."""
     batch = rows_of(Batch).filter(pk=batch_id).first()
@@ -154,10 +175,10 @@ def _find(batch_id: int) -> Batch:
 
 
 @in_english()
-def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
+def _list(write: Write, tell: Write, *, unfinished: bool, limit: int, as_json: bool) -> None:
     """Write the newest workflows, with the numbers of whole trees."""
     roots = with_states(all_workflows().using(job_database())).order_by("-id")
-    if only_open:
+    if unfinished:
         roots = roots.filter(tree_completed_at=None)
     with reading() as cursor:
         read = list(roots.defer(*LARGE_FIELDS)[: limit + 1])
@@ -170,7 +191,7 @@ def _list(write: Write, tell: Write, *, only_open: bool, limit: int, as_json: bo
     if as_json:
         write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
     else:
-        nothing = "no workflow is open." if only_open else "there are no workflows."
+        nothing = "no workflow is unfinished." if unfinished else "there are no workflows."
         write_table(write, LISTED, rows, nothing=nothing)
         for root in shown:
             if sums[root.pk].is_cut:

@@ -80,7 +80,7 @@ def _reasons_of_seal(facts: BatchFacts) -> Iterator[Reason]:
     elif not facts.is_sealed and not facts.is_sealing:
         text = _(
             "Nobody has said that no more jobs come: it is not sealed. Press Seal… on its page in "
-            "the admin, or call its seal()."
+            "the admin, or call manage.py jobs workflows seal."
         )
         yield Reason("open", text)
 

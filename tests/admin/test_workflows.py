@@ -273,7 +273,7 @@ def test_a_batch_that_does_not_end_says_why(admin_client: Client) -> None:
         flow.add(tasks.add.s(1, 1))
         part = flow.batch("part")
     text = read(admin_client, PAGE, flow.pk)
-    assert "it is not sealed. Press Seal… on its page in the admin, or call its seal()" in text
+    assert "Press Seal… on its page in the admin, or call manage.py jobs workflows seal." in text
     assert "1 job of it waits" in text
     why = text.partition("Why does it not end?")[2].partition("</section>")[0]
     assert f'href="{reverse(PAGE, args=[part.pk])}"' in why

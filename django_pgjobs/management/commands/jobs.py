@@ -64,7 +64,7 @@ examples:
   manage.py jobs requeue --task shop.tasks.push --error ConnectionError --since 2h
   manage.py jobs cancel --queue mail --dry-run
   manage.py jobs reschedule 4711 --now
-  manage.py jobs workflows --open
+  manage.py jobs workflows --unfinished
   manage.py jobs workflows retry 17
   manage.py jobs prune --dry-run
   manage.py jobs enqueue shop.tasks.push_product --args '[4711]'

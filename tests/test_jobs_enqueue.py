@@ -8,9 +8,25 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from django_pgjobs import Task, task
 from django_pgjobs.models import Job
 
 pytestmark = pytest.mark.django_db
+
+
+@task(unique_key="return")
+def return_one(number: int) -> None:
+    """Leave the job that waits as it is."""
+
+
+@task(unique_key="merge", on_conflict="merge")
+def merge_all(number: int) -> None:
+    """Merge into the job that waits."""
+
+
+@task(unique_key="replace", on_conflict="replace")
+def replace_all(number: int) -> None:
+    """Give the job that waits other arguments."""
 
 
 def enqueue(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -44,6 +60,25 @@ def test_queue_priority_and_time_can_be_others(capsys: pytest.CaptureFixture[str
     assert (job.queue_name, job.priority) == ("mail", 7)
     assert job.run_after is not None
     assert abs(job.run_after - job.enqueued_at - timedelta(hours=2)) < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (return_one, "was there already and has the unique key; nothing enqueued"),
+        (merge_all, "was there already; merged into it"),
+        (replace_all, "was there already; its arguments were replaced"),
+    ],
+)
+def test_a_job_that_has_the_unique_key_is_not_said_to_be_enqueued(
+    capsys: pytest.CaptureFixture[str], task: Task, said: str
+) -> None:
+    words = [task.module_path, "--args", '{"number": 1}']
+    first = enqueue(capsys, *words)
+    job = Job.objects.get()
+    assert first == f"job {job.pk}: enqueued\n"
+    assert enqueue(capsys, *words) == f"job {job.pk}: {said}\n"
+    assert Job.objects.get() == job
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.registry import discover_tasks, find_task
+from django_pgjobs.enqueueing.meeting import noting_met
 from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.management.arguments import add_action, span
 from django_pgjobs.management.printing import Write
@@ -17,7 +18,15 @@ from django_pgjobs.management.spelling import nearest
 DESCRIPTION = """
 Enqueues one job and exits; a worker runs it. So a project that keeps cron elsewhere writes into its
 crontab: manage.py jobs enqueue shop.tasks.report --args '["week"]'
+
+If a live job has its unique key, it prints that one, and what became of the enqueue.
 """
+# What is done, by `on_conflict`, where a live job has the unique key.
+WHERE_MET = {
+    "return": "was there already and has the unique key; nothing enqueued",
+    "merge": "was there already; merged into it",
+    "replace": "was there already; its arguments were replaced",
+}
 
 
 def add_enqueue(actions: Any) -> None:
@@ -54,12 +63,15 @@ def enqueue(write: Write, **flags: Any) -> None:
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        result = (task.using(**given) if given else task).enqueue(*args, **kwargs)
+        with noting_met() as met:
+            result = (task.using(**given) if given else task).enqueue(*args, **kwargs)
     except JobError as error:
         raise CommandError(str(error)) from None
     except InvalidTask as error:
         raise ValueError(str(error)) from None
-    write(f"job {result.id}: enqueued")
+    how = getattr(task, "on_conflict", "return")
+    said = WHERE_MET[how] if int(result.id) in met else "enqueued"
+    write(f"job {result.id}: {said}")
 
 
 def read_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:

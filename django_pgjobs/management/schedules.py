@@ -158,7 +158,7 @@ def _cells(row: Schedule, skipped: list[datetime]) -> tuple[str, ...]:
         row.name,
         state_of(row),
         when_of(row) + changed,
-        _short(None if row.paused_at or row.retired_at else next_kept(row, skipped)),
+        _short(_next_at(row, skipped)),
         _short(row.last_at),
         str(row.runs),
     )
@@ -170,15 +170,20 @@ def _as_json(row: Schedule, skipped: list[datetime]) -> dict[str, Any]:
         shown[name] = getattr(row, name)
     for name in ("paused_by", "pause_reason"):
         shown[name] = getattr(row, name)
-    shown["next_at"] = _iso(next_kept(row, skipped))
+    shown["next_at"] = _iso(_next_at(row, skipped))
     for name in ("last_at", "paused_at", "retired_at"):
         shown[name] = _iso(getattr(row, name))
     shown["skipped"] = [each.isoformat() for each in skipped]
     return shown
 
 
+def _next_at(row: Schedule, skipped: list[datetime]) -> datetime | None:
+    return None if row.paused_at or row.retired_at else next_kept(row, skipped)
+
+
 def _iso(value: datetime | None) -> str | None:
-    return None if value is None else aware(value).isoformat()
+    """Return an instant for programs; an infinite one, of what is not planned, is none."""
+    return None if value is None or is_infinite(value) else aware(value).isoformat()
 
 
 @in_english()

@@ -74,6 +74,17 @@ def test_the_list_tells_state_rule_and_times(run: Any) -> None:
     assert told == {"state": "paused", "paused_by": "anna", "pause_reason": "PDF bug"}
 
 
+def test_a_time_that_is_not_planned_is_null_for_programs(run: Any) -> None:
+    make_schedule("hourly")
+    planned = timezone.localtime(Schedule.objects.get().next_at).isoformat(" ", "seconds")
+    assert planned in run("list")[1]
+    for verb, shown in (("pause", " - "), ("resume", "not planned")):
+        run(verb, "hourly")
+        assert shown in run("list")[1]
+        [found] = json.loads("\n".join(run("list", "--json")))
+        assert found["next_at"] is None
+
+
 def test_the_list_names_what_no_worker_has_written_yet(run: Any) -> None:
     schedule(tasks.note_time, cron="@daily", name="new")
     assert run("list")[-1] == "not in the table until a worker starts: new"

@@ -47,7 +47,7 @@ def push_product(shop_id: int, product_id: int) -> int:
     return call_the_shop(shop_id, product_id).revision
 
 
-@task
+@task(queue_name="mail")
 def send_welcome(user_id: int) -> str:
     send_mail("Welcome", "Your account is ready.", None, ["ada@example.com"])
     return f"welcome {user_id}"

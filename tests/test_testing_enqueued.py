@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_failure_names_what_does_wait(monkeypatch: pytest.MonkeyPatch) -> None
         "expected a waiting job tests.tasks.add(1, 3), these wait:\n  tests.tasks.add(1, b=2)"
     )
     job = tasks.echo.enqueue("x")
-    with pytest.raises(AssertionError, match=r"echo\('x'\)\n  \.\.\.$"):
+    with pytest.raises(AssertionError, match=r"add\(1, b=2\)\n  \.\.\.$"):  # of the task first
         assert_enqueued(tasks.add, 1, 3)
     with pytest.raises(AssertionError, match=rf"got job {job.id}: tests\.tasks\.echo\('x'\)\."):
         assert_not_enqueued(tasks.echo)
@@ -71,3 +72,46 @@ def test_a_row_whose_arguments_do_not_fit_is_passed_over() -> None:
     job = tasks.add.enqueue(1, 2)
     make_job("tests.tasks.add", args=[1, 2, 3])
     assert str(assert_enqueued(tasks.add, 1, 2).pk) == job.id
+
+
+SOON = timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [
+        ({"queue_name": "slow"}, {"queue_name": "default"}),
+        ({"priority": 5}, {"priority": 6}),
+        ({"run_after": SOON}, {"run_after": SOON + timedelta(seconds=1)}),
+        ({"run_after": SOON}, {"run_after": datetime(2999, 1, 1, tzinfo=UTC)}),
+        ({"run_after": datetime(2999, 1, 1, tzinfo=UTC)}, {"run_after": SOON}),
+        ({}, {"run_after": SOON}),
+    ],
+)
+def test_what_using_changed_is_compared(given: dict[str, Any], other: dict[str, Any]) -> None:
+    tasks.add.using(**given).enqueue(1, 2)
+    assert_enqueued(tasks.add, 1, 2)
+    assert_enqueued(tasks.add.using(**given), 1, 2)
+    assert_not_enqueued(tasks.add.using(**other), 1, 2)
+    assert_not_enqueued(tasks.add.using(**given), 1, 3)
+
+
+def test_a_copy_waits_where_it_says_also_without_a_time() -> None:
+    tasks.add.using(queue_name="slow", run_after=SOON).enqueue(1, 2)
+    assert_enqueued(tasks.add.using(queue_name="slow"))
+    with pytest.raises(AssertionError) as caught:
+        assert_enqueued(tasks.add.using(queue_name="fast", run_after=timedelta(days=1)), 1, 2)
+    end = "priority=0, backend='default', run_after"
+    expected, found = str(caught.value).splitlines()
+    assert expected.endswith(f"add(1, 2) with queue_name='fast', {end}=1 d, these wait:")
+    assert found.endswith(f"add(1, 2) with queue_name='slow', {end}=2 h")
+
+
+@pytest.mark.parametrize("check", [assert_enqueued, assert_not_enqueued])
+def test_what_cannot_be_compared_is_refused(check: Any) -> None:
+    with pytest.raises(TypeError, match=r"compares queue_name, .*, not correlation_id, tags\."):
+        check(tasks.add.using(tags=["a"], correlation_id="7", queue_name="x"))
+    with pytest.raises(TypeError, match=rf"{check.__name__}\(\) expected a task, .* got 'tests"):
+        check("tests.tasks.add")
+    with pytest.raises(TypeError, match=r"expected a task, .* got <function add"):
+        check(tasks.add.func)

@@ -214,7 +214,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, *words: str) -> 
             raise KeyboardInterrupt
 
     monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", pause_once)
-    call_command("jobs", "stats", "--watch", *words, stdout=screen)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("jobs", "stats", "--watch", *words, stdout=screen)
     return pauses
 
 
@@ -230,6 +231,20 @@ def test_stats_is_drawn_anew_until_somebody_has_seen_enough(
     assert watch(monkeypatch, pipe, "5") == [5, 5, 5]
     assert "\x1b" not in pipe.getvalue()
     assert len([line for line in pipe.getvalue().splitlines() if line.startswith("--- ")]) == 3
+
+
+def test_ctrl_c_ends_a_watch_with_the_status_of_every_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", interrupt)
+    command = load_command_class("django_pgjobs", "jobs")
+    with pytest.raises(SystemExit) as caught:
+        command.run_from_argv(["manage.py", "jobs", "stats", "--watch"])
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_program_does_not_watch() -> None:

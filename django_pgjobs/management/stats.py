@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
@@ -122,9 +121,7 @@ def add_stats(actions: Any) -> None:
 def show_stats(write: Write, screen: Any, **flags: Any) -> None:
     """Print the numbers of all queues, once or again and again."""
     if flags["watch"] is not None:
-        with suppress(KeyboardInterrupt):
-            _watch(write, screen, flags["watch"])
-        return
+        _watch(write, screen, flags["watch"])
     stats = _read()
     if flags["json"]:
         write(json_text([_as_values(stats, line) for line in stats.lines]))

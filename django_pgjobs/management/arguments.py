@@ -220,6 +220,12 @@ def instant(text: str) -> datetime:
     return found
 
 
+def refuse_past(flag: str, given: object, remedy: str) -> None:
+    """Raise ValueError, which ends with the *remedy*, for an instant that is over."""
+    if isinstance(given, datetime) and given <= now_aware():
+        raise ValueError(f"{flag} expected an instant in the future, got {given}. {remedy}")
+
+
 def end_in_words(end: datetime | timedelta | None) -> str:
     """Return when what begins now ends, as the end of a sentence; "" if it does not."""
     if isinstance(end, datetime):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django_pgjobs.control import pauses
-from django_pgjobs.management.arguments import add_action, end_in_words, instant, span
+from django_pgjobs.management.arguments import (
+    add_action,
+    end_in_words,
+    instant,
+    refuse_past,
+    span,
+)
 from django_pgjobs.management.printing import Write
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Pause
@@ -41,6 +49,7 @@ def add_pausing(actions: Any) -> None:
 
 def pause(write: Write, tell: Write, **flags: Any) -> None:
     """Pause something, and print whether that is new and what held before."""
+    refuse_past("--until", flags["until"], "`jobs resume` ends a pause.")
     kind, name = _target_of(flags)
     tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
     replaced = _pause_of(kind, name)
@@ -52,10 +61,23 @@ def pause(write: Write, tell: Write, **flags: Any) -> None:
 
 
 def resume(write: Write, **flags: Any) -> None:
-    """End a pause, and print whether there was one."""
+    """End a pause, and print whether there was one, and which others still hold the key."""
     kind, name = _target_of(flags)
     changed = pauses.resume(**{kind: name})
     write(f"{kind} {name}: {'resumed' if changed else 'was not paused'}")
+    if kind == PauseKind.KEY:
+        for other in _patterns_of(name):
+            write(f"  key {other.name} still holds it: {_told(other)}")
+
+
+def pause_text(by: str, why: str, end: datetime | None = None) -> str:
+    """Return who paused something, until when and why, as far as that is known."""
+    said = f"paused by {by}" if by else "paused"
+    return f"{said}{end_in_words(end)}{f': {why}' if why else ''}"
+
+
+def _told(row: Pause) -> str:
+    return pause_text(row.paused_by, row.reason, row.resume_at)
 
 
 def _target_of(flags: Mapping[str, Any]) -> tuple[str, str]:
@@ -65,8 +87,16 @@ def _target_of(flags: Mapping[str, Any]) -> tuple[str, str]:
 
 def _pause_of(kind: str, name: str) -> str:
     """Return who paused something, until when and why, "" if it is not paused."""
-    pause = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
-    if pause is None:
-        return ""
-    by, why = pause.paused_by or "somebody", pause.reason or "no reason"
-    return f"paused by {by}{end_in_words(pause.resume_at)}: {why}"
+    row = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
+    return "" if row is None else _told(row)
+
+
+def _patterns_of(key: str) -> list[Pause]:
+    """Return the pauses of patterns that keep the jobs of a key, or of a narrower pattern."""
+    rows = rows_of(Pause).filter(Pause.that_holds(), kind=PauseKind.KEY, name__contains="*")
+    return [row for row in rows.order_by("name") if row.name != key and _is_of(row.name, key)]
+
+
+def _is_of(pattern: str, key: str) -> bool:
+    form = ".*".join(map(re.escape, pattern.split("*")))
+    return re.fullmatch(form, key, re.DOTALL) is not None

@@ -14,6 +14,7 @@ from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.management.arguments import add_action, end_instant, instant, whole_number
 from django_pgjobs.management.enqueueing import read_arguments
+from django_pgjobs.management.pausing import pause_text
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
 from django_pgjobs.models import Schedule
@@ -137,8 +138,7 @@ def _list(write: Write, *, as_json: bool) -> None:
         if row.error:
             write(f"{row.name}: {row.error}")
         if row.paused_at is not None:
-            by, why = row.paused_by or "somebody", row.pause_reason or "no reason"
-            write(f"{row.name}: paused by {by}: {why}")
+            write(f"{row.name}: {pause_text(row.paused_by, row.pause_reason)}")
         if state_of(row) == "late":
             write(f"{row.name}: late, no worker took it")
         if row.name in skipped:

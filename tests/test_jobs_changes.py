@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
-from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.control import many
@@ -245,35 +243,11 @@ def test_a_twin_with_the_same_unique_key_stays_and_is_told(
     assert count_jobs(status="failed") == 1
 
 
-def test_jobs_are_rescheduled_by_ids_or_filters(run: Any) -> None:
-    later, other = make_jobs(2, run_after=sql.SQL("now() + interval '1 day'"))
-    assert run("reschedule", later, "--now") == f"job {later}: rescheduled\n"
-    assert get_job(later).run_after is None
-    assert run("reschedule", "--task", "tests.tasks.add", "--in", "2h", "--yes") == (
-        "2 jobs rescheduled.\n"
-    )
-    for each in (later, other):
-        left = get_job(each).run_after - timezone.now()
-        assert timedelta(hours=1, minutes=59) < left <= timedelta(hours=2)
-    run("reschedule", other, "--at", "2036-12-24T18:00Z")
-    assert get_job(other).run_after.isoformat() == "2036-12-24T18:00:00+00:00"
-
-
 def test_a_finished_job_is_not_rescheduled(capsys: pytest.CaptureFixture[str]) -> None:
     failed = make_failed()
     with pytest.raises(CommandError, match=r"^1 of 1 job was not rescheduled\.$"):
         call_command("jobs", "reschedule", str(failed), "--now")
     assert capsys.readouterr().out == f"job {failed}: is failed\n"
-
-
-def test_requeued_jobs_may_run_later(run: Any) -> None:
-    first, second = make_failed(), make_failed()
-    assert run("requeue", first, "--in", "30m") == f"job {first}: requeued\n"
-    assert run("requeue", "--queue", "default", "--at", "2036-12-24T18:00Z", "--yes") == (
-        "1 job requeued.\n"
-    )
-    assert get_job(first).run_after > timezone.now() + timedelta(minutes=29)
-    assert get_job(second).run_after.isoformat() == "2036-12-24T18:00:00+00:00"
 
 
 def test_a_time_to_reschedule_to_is_needed() -> None:

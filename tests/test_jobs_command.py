@@ -310,7 +310,7 @@ def test_a_job_that_somebody_locks_is_named_and_the_others_are_changed(
         other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [locked])
         assert status_of("cancel", locked, free) == 1
         other.rollback()
-    assert f"job {locked} is locked" in capsys.readouterr().out
+    assert f"job {locked}: is locked" in capsys.readouterr().out
     assert get_job(free).status == "cancelled"
 
 

@@ -32,14 +32,16 @@ from django_pgjobs.management.arguments import (
     count,
     instant,
     job_id,
+    refuse_past,
     some_text,
     span,
 )
-from django_pgjobs.management.printing import Write
+from django_pgjobs.management.printing import Write, in_english, local_time
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import rows_of
-from django_pgjobs.status import JobStatus
+from django_pgjobs.status import Hold, JobStatus
+from django_pgjobs.values.moments import duration_in_words, now_aware
 from django_pgjobs.values.words import counted
 
 # Of the jobs that would be changed, so many are named.
@@ -57,7 +59,8 @@ class JobChange:
     """What an action does, and the statuses of the jobs it is for.
 
     *usual* are those that it takes by filters if none is named. *one* changes one job and returns
-    what was done, "": nothing. *done* is a word of what is printed.
+    what was done, "": nothing. *done* is a word of what is printed, *before_time* what stands
+    before the time.
     """
 
     name: str
@@ -67,6 +70,7 @@ class JobChange:
     change: Callable[[When], Change]
     one: Callable[[int, When], str]
     done: str
+    before_time: str = ""
 
 
 def _cancel_one(job_id: int, when: When) -> str:
@@ -110,6 +114,7 @@ VERBS = (
         lambda when: partial(requeue_jobs, times=times_of(when)),
         _requeue_one,
         "requeued",
+        "for",
     ),
     JobChange(
         "reschedule",
@@ -119,6 +124,7 @@ VERBS = (
         lambda when: partial(reschedule_jobs, times=times_of(when)),
         _reschedule_one,
         "rescheduled",
+        "to",
     ),
 )
 DESCRIPTION = """
@@ -221,6 +227,8 @@ def change_jobs(name: str, write: Write, tell: Write, **flags: Any) -> None:
     is_filtered = any(flags.get(each) is not None for each in FILTERS)
     if flags["ids"] and (is_filtered or flags["dry_run"]):
         raise ValueError(f"{name} expected ids or filters, got both.")
+    refuse_past("--at", flags.get("when"), "Write --now to let them run at once.")
+    times_of(flags.get("when"))  # which refuses what is too far away
     if flags["ids"]:
         _change_each(verb, write, flags["ids"], flags.get("when"))
     elif is_filtered:
@@ -231,13 +239,13 @@ def change_jobs(name: str, write: Write, tell: Write, **flags: Any) -> None:
 
 def _change_each(verb: JobChange, write: Write, ids: list[int], when: When) -> None:
     """Change each job and write what was done."""
-    failed = 0
+    failed, at = 0, _time_of(verb, when)
     for each in ids:
         try:
             did = verb.one(each, when)
-            said = did or _state_of(each)
+            said = f"{did}{at}{_still_waits(each)}" if did else _state_of(each)
         except JobError as error:
-            did, said = "", str(error)
+            did, said = "", str(error).removeprefix(f"job {each} ")
         except DatabaseError as error:
             if not is_refused(error):
                 raise
@@ -249,6 +257,23 @@ def _change_each(verb: JobChange, write: Write, ids: list[int], when: When) -> N
         raise CommandError(f"{failed} of {counted(len(ids), 'job')} {was} not {verb.done}.")
 
 
+@in_english()
+def _time_of(verb: JobChange, when: When) -> str:
+    """Return the time that was asked for, as what follows the jobs or what was done to them."""
+    if when is None:
+        return " to now" if verb.name == "reschedule" else ""
+    now = now_aware()
+    at = now + when if isinstance(when, timedelta) else when
+    left = duration_in_words((at - now).total_seconds())
+    return f" {verb.before_time} {local_time(at)} (in {left})"
+
+
+def _still_waits(job_id: int) -> str:
+    """Return that a job waits for others whatever its time is, "" if it does not."""
+    rows = rows_of(Job).filter(pk=job_id, status=JobStatus.READY, hold=Hold.DEPENDENCIES)
+    return ", but it still waits for other jobs" if rows.exists() else ""
+
+
 def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
     """Change the jobs that the filters find, if whoever asked for it says so again."""
     statuses = [flags["status"]] if flags.get("status") else list(verb.usual)
@@ -258,11 +283,14 @@ def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any
     if not jobs:
         tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
         write(f"no {' or '.join(statuses)} job was found.")
-    elif flags["dry_run"]:
-        write(f"would {verb.name} {_named(list(jobs))}")
-    else:
-        _refuse_unless_wanted(verb, write, list(jobs), is_sure=flags["yes"])
-        _change_found(verb, write, tell, found, jobs, flags.get("when"))
+        return
+    at = _time_of(verb, flags.get("when"))
+    wanted = f"{verb.name} {_named(list(jobs), at)}"
+    if flags["dry_run"]:
+        write(f"would {wanted}")
+        return
+    _refuse_unless_sure(verb, write, wanted, is_sure=flags["yes"])
+    _change_found(verb, write, tell, found, jobs, flags.get("when"), at)
 
 
 def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
@@ -277,24 +305,24 @@ def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _named(ids: list[int]) -> str:
-    """Return how many jobs there are, and some of them."""
+def _named(ids: list[int], at: str) -> str:
+    """Return how many jobs there are, the time that was asked for, and some of them."""
     some = ", ".join(map(str, ids[:MAX_NAMED]))
-    return f"{_number(len(ids))}: {some}{', ...' if len(ids) > MAX_NAMED else ''}"
+    return f"{_number(len(ids))}{at}: {some}{', ...' if len(ids) > MAX_NAMED else ''}"
 
 
 def _number(jobs: int) -> str:
     return f"{jobs:,} job{'' if jobs == 1 else 's'}"
 
 
-def _refuse_unless_wanted(verb: JobChange, write: Write, ids: list[int], *, is_sure: bool) -> None:
+def _refuse_unless_sure(verb: JobChange, write: Write, wanted: str, *, is_sure: bool) -> None:
     """Ask; raise CommandError unless the answer is yes, ValueError if nobody can answer."""
     if is_sure:
         return
     if not sys.stdin.isatty():
         raise ValueError(f"{verb.name} expected --yes, or --dry-run to see what it would change.")
     try:
-        answer = input(f"{verb.name.capitalize()} {_named(ids)}? [y/N] ")
+        answer = input(f"{wanted[0].upper()}{wanted[1:]}? [y/N] ")
     except (EOFError, KeyboardInterrupt):
         write("")  # the line of the question has no end yet
         answer = ""
@@ -303,7 +331,7 @@ def _refuse_unless_wanted(verb: JobChange, write: Write, ids: list[int], *, is_s
 
 
 def _change_found(
-    verb: JobChange, write: Write, tell: Write, found: Any, jobs: Jobs, when: When
+    verb: JobChange, write: Write, tell: Write, found: Any, jobs: Jobs, when: When, at: str
 ) -> None:
     """Change jobs page by page, and write how many were, also if it is interrupted."""
     done, told_at = 0, time.monotonic()
@@ -317,7 +345,8 @@ def _change_found(
         raise CommandError(str(error)) from error
     finally:
         rest = "" if done == len(jobs) else f" of {len(jobs):,}"
-        write(f"{done:,}{rest} job{'' if done == len(jobs) == 1 else 's'} {verb.done}.")
+        some = f"{done:,}{rest} job{'' if done == len(jobs) == 1 else 's'}"
+        write(f"{some} {verb.done}{at}.")
     if done < len(jobs):
         raise CommandError(
             "The others have changed meanwhile, or a live job holds their unique key."

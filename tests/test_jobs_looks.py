@@ -360,15 +360,6 @@ def test_a_list_that_ends_at_its_limit_says_so_beside_the_table(
     assert capsys.readouterr().err == ""
 
 
-def test_finished_jobs_are_listed_by_their_end(run: Any) -> None:
-    last, first = (
-        make_job(status="failed", finished_at=sql.SQL(f"now() - interval '{ago} hours'"))
-        for ago in (1, 2)
-    )
-    rows = json.loads(run("list", "--status", "failed", "--json"))
-    assert [row["id"] for row in rows] == [last, first]
-
-
 def test_a_name_that_nobody_knows_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """On a terminal `jobs failures` prints tasks without their modules."""
     call_command("jobs", "list", "--task", "echo", "--queue", "mial")

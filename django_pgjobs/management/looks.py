@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_pgjobs.control.details import detail_of, find_paused
+from django_pgjobs.control.failures import class_name
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.arguments import add_action, count, job_id
@@ -19,11 +20,13 @@ from django_pgjobs.management.printing import (
     in_english,
     json_text,
     tell_of_more,
+    width_of,
     write_table,
 )
 from django_pgjobs.management.reading import reading
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
+from django_pgjobs.models.failure_groups import last_error_expression
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
 from django_pgjobs.values.moments import duration
@@ -33,6 +36,7 @@ from django_pgjobs.values.words import counted
 ANSWER_GAP_SECONDS = 0.1
 
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
+ENDED = tuple("finished_at" if name == "enqueued_at" else name for name in LISTED)
 # What else tells the detail of a status.
 DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
@@ -44,6 +48,8 @@ Lists unfinished jobs, or those of one status, newest first.
   priority     from -100 to 100: higher ones first
   attempts     those that have begun
   enqueued_at  in the TIME_ZONE of the settings
+  finished_at  instead of that for finished jobs, which are listed by their end
+  error        of failed jobs: class and first line of the last one; a terminal gets what fits
 
 Of one job: `jobs show ID` prints what is stored, `jobs explain ID` why it does not run.
 """
@@ -100,6 +106,7 @@ def add_looks(actions: Any) -> None:
 def list_jobs(
     write: Write,
     tell: Write,
+    screen: Any,
     *,
     status: str | None,
     queue: str | None,
@@ -112,31 +119,53 @@ def list_jobs(
     Finished ones are listed in the order of their end, for which there is an index.
     """
     tell_doubts(tell, queues=[queue], tasks=[task])
-    jobs = Job.objects.using(job_database()).only(*LISTED, *DETAILS)
+    jobs = Job.objects.using(job_database()).only(*LISTED, *DETAILS, "finished_at")
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
     jobs = jobs.order_by("-finished_at" if status in FINISHED else "-id")
     if queue is not None:
         jobs = jobs.filter(queue_name=queue)
     if task is not None:
         jobs = jobs.filter(task_path=task)
+    if status == JobStatus.FAILED:
+        jobs = jobs.annotate(last_error=last_error_expression())
     with reading(walks=True):
         read = list(jobs[: limit + 1])
-    found = read[:limit]
-    paused = find_paused(found)
-    rows = [
-        {name: getattr(job, name) for name in LISTED}
-        | {"detail": detail_of(job, is_paused=job.pk in paused)}
-        for job in found
-    ]
+    rows = _listed(read[:limit])
     if flags["json"]:
         write(json_text(rows))
     else:
-        shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
-        cells = [[row[name] for name in LISTED] for row in shown]
-        nothing = f"no {status or 'ready or running'} job was found."
-        write_table(write, LISTED, cells, nothing=nothing)
+        _write_list(write, screen, rows, status)
     if len(read) > limit:
         tell_of_more(tell, limit)
+
+
+def _listed(jobs: list[Job]) -> list[dict[str, Any]]:
+    """Return what is told of each job; of one that was read with it also its last error."""
+    paused = find_paused(jobs)
+    rows = []
+    for job in jobs:
+        row = {name: getattr(job, name) for name in (*LISTED, "finished_at")}
+        row["detail"] = detail_of(job, is_paused=job.pk in paused)
+        if (error := getattr(job, "last_error", None)) is not None:
+            row["error_class"], _, row["message"] = error.partition(": ")
+        rows.append(row)
+    return rows
+
+
+def _write_list(write: Write, screen: Any, rows: list[dict[str, Any]], status: str | None) -> None:
+    names, width = ENDED if status in FINISHED else LISTED, None
+    if status == JobStatus.FAILED:
+        names, width = (*names, "error"), width_of(screen)
+    shown = [row | {"status": _with_detail(row["status"], row["detail"])} for row in rows]
+    cells = [[_error(row) if name == "error" else row[name] for name in names] for row in shown]
+    nothing = f"no {status or 'ready or running'} job was found."
+    write_table(write, names, cells, nothing=nothing, width=width)
+
+
+def _error(row: dict[str, Any]) -> str:
+    """Return class and first line of an error."""
+    lines = row["message"].strip().splitlines()
+    return ": ".join(filter(None, (class_name(row["error_class"]), *lines[:1])))
 
 
 def _with_detail(status: str, detail: Hold | Detail | None) -> str:

@@ -159,7 +159,7 @@ class Command(BaseCommand):
             },
             "explain": partial(self._of_one, one_job.explain_job),
             "show": partial(self._of_one, one_job.show_job),
-            "list": partial(looks.list_jobs, self._write, self._tell),
+            "list": partial(looks.list_jobs, self._write, self._tell, self.stdout),
             "stuck": partial(looks.list_stuck, self._write),
             "stack": partial(looks.show_stack, self._write),
             "pause": partial(pausing.pause, self._write, self._tell),

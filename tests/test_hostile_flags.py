@@ -30,6 +30,7 @@ OF_TEXT = {
     "reason",
     "by",
     "worker",
+    "workers",
     "web",
     "health_host",
     "health_file",

@@ -138,14 +138,50 @@ def test_workers_that_are_asked_are_notified() -> None:
     assert list(connection.connection.notifies(timeout=5, stop_after=1))
 
 
-@pytest.mark.parametrize("words", [["quiet"], ["stop", "web-1:44"], ["stop", "0"], ["kill", "1"]])
-def test_an_order_needs_ids_or_all(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["quiet"],
+        ["stop", "web-1:44"],
+        ["stop", "0"],
+        ["stop", ""],
+        ["stop", "a\0b"],
+        ["stop", "a\nb"],
+        ["stop", "x" * 201],
+        ["kill", "1"],
+    ],
+)
+def test_an_order_needs_workers_or_all(words: list[str]) -> None:
     make_worker()
     with pytest.raises(CommandError):
         call_command("jobs", "workers", *words)
     assert not Worker.objects.exclude(stop_requested_at=None).exists()
 
 
-def test_who_names_a_worker_is_told_what_the_order_takes() -> None:
-    with pytest.raises(CommandError, match="expected the id of a worker, or all, got 'web-1'"):
-        call_command("jobs", "workers", "stop", "web-1")
+def test_a_name_will_do_if_one_live_worker_has_it(run: Any) -> None:
+    make_worker("web-1:44", ended_at=NOW)
+    worker, other = make_worker("web-1:44"), make_worker("web-2")
+    assert run("workers", "stop", "web-1:44") == f"worker {worker} (web-1:44): asked to stop\n"
+    assert get_worker(worker).stop_requested_at is not None
+    assert get_worker(other).stop_requested_at is None
+
+
+def test_a_name_that_no_worker_or_several_have_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_worker("gone", ended_at=NOW)
+    first, second = make_worker("twin"), make_worker("twin")
+    with pytest.raises(CommandError, match=r"^2 of 2 workers were not asked to stop\.$"):
+        call_command("jobs", "workers", "stop", "twin", "gone")
+    assert capsys.readouterr().out.splitlines() == [
+        f"worker twin: 2 live workers have this name, give an id: {first}, {second}",
+        "worker gone: no live worker has this name",
+    ]
+    assert get_worker(first).stop_requested_at is None
+
+
+def test_a_name_of_digits_is_an_id(run: Any) -> None:
+    worker = make_worker("a")
+    make_worker(str(worker))
+    assert run("workers", "quiet", worker) == f"worker {worker}: asked to claim no new jobs\n"
+    assert get_worker(worker).quiet_requested_at is not None

@@ -25,7 +25,7 @@ from django_pgjobs.management.printing import (
 )
 from django_pgjobs.management.reading import reading
 from django_pgjobs.management.spelling import tell_doubts
-from django_pgjobs.models import Job
+from django_pgjobs.models import Job, Worker
 from django_pgjobs.models.failure_groups import last_error_expression
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import FINISHED, Detail, Hold, JobStatus
@@ -213,12 +213,7 @@ def show_stack(write: Write, **flags: Any) -> None:
     """
     job_id = flags["id"]
     if not ask_where(job_id):
-        if not rows_of(Job).filter(pk=job_id).exists():
-            raise CommandError(f"there is no job {job_id}.")
-        raise CommandError(
-            f"job {job_id} does not run, its worker is gone, or it is one over HTTP, whose stack "
-            "nobody sees from here."
-        )
+        raise CommandError(_why_nobody_answers(job_id))
     while (found := where_it_is(job_id)) is not None and found.written_at is None:
         if found.is_late:
             raise CommandError(f"the worker of job {job_id} has not answered within its lease.")
@@ -226,6 +221,21 @@ def show_stack(write: Write, **flags: Any) -> None:
     if found is None:
         raise CommandError(f"job {job_id} does not run any more.")
     write(found.stack or "its worker holds it and has not begun it, or it is ending.")
+
+
+def _why_nobody_answers(job_id: int) -> str:
+    job = rows_of(Job).filter(pk=job_id).values("status", "worker_id").first()
+    if job is None:
+        return f"there is no job {job_id}."
+    if job["status"] != JobStatus.RUNNING:
+        return f"job {job_id} does not run: it is {job['status']}."
+    worker = rows_of(Worker).filter(pk=job["worker_id"] or 0).first()
+    if worker is not None and worker.token_id is not None:
+        return (
+            f"job {job_id} runs in {worker.name}, a worker over HTTP, whose stack nobody sees "
+            "from here."
+        )
+    return f"the worker of job {job_id} is gone; another one will take the job."
 
 
 def _as_values(stuck: Stuck) -> dict[str, Any]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
-from django_pgjobs.management.arguments import add_action
+from django_pgjobs.management.arguments import add_action, some_text, worker_name
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
+from django_pgjobs.models import Worker
 from django_pgjobs.orders import ALL, WorkerOrder, carry_out
+from django_pgjobs.queries.database import rows_of
 from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.moments import duration
@@ -32,6 +33,7 @@ examples:
   manage.py jobs workers
   manage.py jobs workers --json
   manage.py jobs workers quiet 17 18
+  manage.py jobs workers stop web-1:4402
   manage.py jobs workers resume all
   manage.py jobs workers stop all
 """
@@ -57,12 +59,9 @@ NUMBERS = ("id", "heartbeat", "slots", "run")
 HEADS = ("id", "worker", "state", "heartbeat", "slots", "run", "version", "queues")
 
 
-def worker_id(text: str) -> int | None:
-    """Return the id of a worker, None for the word for all."""
-    found = None if text == ALL else parse_job_id(text)
-    if found is None and text != ALL:
-        raise argparse.ArgumentTypeError(f"expected the id of a worker, or {ALL}, got {text!r}.")
-    return found
+def worker_id(text: str) -> int | str | None:
+    """Return the id of a worker, None for the word for all, else a name that one may have."""
+    return None if text == ALL else parse_job_id(text) or worker_name(some_text(text))
 
 
 def add_workers(actions: Any) -> None:
@@ -79,11 +78,12 @@ def add_workers(actions: Any) -> None:
     for name, (does, *_) in VERBS.items():
         verb = add_action(verbs, name, help=does)
         verb.add_argument(
-            "ids",
+            "workers",
             type=worker_id,
             nargs="+",
             metavar="id",
-            help=f"The ids of workers, as `jobs workers` prints them; {ALL}: all of them.",
+            help="The ids of workers, as `jobs workers` prints them, or names that one live worker "
+            f"has; {ALL}: all of them.",
         )
 
 
@@ -91,10 +91,10 @@ def handle(write: Write, screen: Any, *, verb: str | None, **flags: Any) -> None
     """Show the workers, or give an order; raise CommandError if not all were in a state for it."""
     if verb is None:
         _show(write, screen, as_json=flags["json"])
-    elif None in flags["ids"]:
+    elif None in flags["workers"]:
         _order_all(write, verb)
     else:
-        _order(write, verb, flags["ids"])
+        _order(write, verb, flags["workers"])
 
 
 # Orders
@@ -109,17 +109,34 @@ def _order_all(write: Write, verb: str) -> None:
         write("no live worker is in a state for that.")
 
 
-def _order(write: Write, verb: str, ids: list[int]) -> None:
+def _order(write: Write, verb: str, given: list[int | str]) -> None:
     """Give the order to each; raise CommandError if one was not in a state for it."""
     _, done, not_done = VERBS[verb]
     failed = 0
-    for each in ids:
-        found = carry_out(WorkerOrder(verb, each))
+    for each in given:
+        ids = [each] if isinstance(each, int) else _ids_of(each)
+        found = carry_out(WorkerOrder(verb, ids[0])) if len(ids) == 1 else []
         failed += not found
-        write(f"worker {each}: {done if found else not_done}")
+        label = f"{ids[0]} ({each})" if len(ids) == 1 and ids != [each] else each
+        said = done if found else not_done
+        if len(ids) != 1:
+            said = _why_not_one(ids)
+        write(f"worker {label}: {said}".translate(CONTROL))
     if failed:
         verb_form = "was" if failed == 1 else "were"
-        raise CommandError(f"{failed} of {counted(len(ids), 'worker')} {verb_form} not {done}.")
+        raise CommandError(f"{failed} of {counted(len(given), 'worker')} {verb_form} not {done}.")
+
+
+def _ids_of(name: str) -> list[int]:
+    """Return the ids of the live workers of a name."""
+    found = rows_of(Worker).filter(Worker.that_is_live(), name=name)
+    return list(found.order_by("pk").values_list("pk", flat=True))
+
+
+def _why_not_one(ids: list[int]) -> str:
+    if not ids:
+        return "no live worker has this name"
+    return f"{len(ids)} live workers have this name, give an id: {', '.join(map(str, ids))}"
 
 
 # Looking

@@ -15,11 +15,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_pgjobs.control.stacks import ask_where, where_it_is
-from django_pgjobs.models import Stack
+from django_pgjobs.models import Stack, Token
 from django_pgjobs.queries.stacks import StackRow
 from django_pgjobs.worker.running import stacks
 from django_pgjobs.worker.running.stacks import INNER, OUTER, stack_of
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import make_job, make_running_job, make_token, make_worker
 from tests.helpers import wait_until
 from tests.worker import tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker, make_attempt_of
@@ -158,10 +158,22 @@ def test_a_worker_that_does_not_answer_within_its_lease_is_late() -> None:
     found = where_it_is(job.id)
     assert found is not None
     assert found.is_late
-    with pytest.raises(CommandError, match="there is no job 99999999"):
-        call_command("jobs", "stack", "99999999")
-    with pytest.raises(CommandError, match="does not run"):
-        call_command("jobs", "stack", make_job())
+
+
+def test_the_command_says_why_nobody_answers() -> None:
+    make_token()
+    remote = make_worker("node-1", token_id=Token.objects.get().pk)
+    said = {
+        99_999_999: "there is no job 99999999.",
+        make_job(): "does not run: it is ready.",
+        make_job(status="failed"): "does not run: it is failed.",
+        make_running_job(make_worker(lease_seconds=-1)).id: "is gone; another one will take",
+        make_running_job(remote).id: "runs in node-1, a worker over HTTP, whose stack nobody",
+    }
+    for job_id, why in said.items():
+        with pytest.raises(CommandError, match=re.escape(why)) as caught:
+            call_command("jobs", "stack", job_id)
+        assert str(job_id) in str(caught.value)
 
 
 def test_an_answer_about_an_earlier_attempt_is_not_shown() -> None:

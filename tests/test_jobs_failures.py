@@ -61,5 +61,6 @@ def test_a_terminal_gets_as_much_of_a_line_as_fits(monkeypatch: pytest.MonkeyPat
     call_command("jobs", "failures", stdout=terminal)
     line = terminal.getvalue().splitlines()[1]
     assert len(line) == 80
-    assert "  pay   Refused: the card" in line  # whatever the length of an id
+    # All of the path, which `jobs requeue --task` takes.
+    assert "  shop.tasks.pay  Refused: the card" in line
     assert line.endswith("…")

@@ -361,7 +361,6 @@ def test_a_list_that_ends_at_its_limit_says_so_beside_the_table(
 
 
 def test_a_name_that_nobody_knows_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """On a terminal `jobs failures` prints tasks without their modules."""
     call_command("jobs", "list", "--task", "echo", "--queue", "mial")
     first, second = capsys.readouterr().err.splitlines()
     assert first == "WARNING no task echo is declared here. Did you mean tests.tasks.echo?"

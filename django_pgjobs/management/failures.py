@@ -21,7 +21,7 @@ one shown is that of its newest job.
   newest    how long ago one of the group last failed
   id        the id of its newest job: see `jobs show ID`
 
-A terminal gets tasks without their modules, and as much of a line as fits; a pipe or file gets all.
+A terminal gets as much of a line as fits; a pipe or file gets all.
 """
 EPILOG = """
 examples:
@@ -68,16 +68,15 @@ def show_failures(write: Write, screen: Any, **flags: Any) -> None:
     if flags["json"]:
         write(json_text([_as_values(group) for group in groups]))
         return
-    width = width_of(screen)
-    rows = [_cells(group, is_short=width is not None) for group in groups]
-    write_table(write, HEADS, rows, nothing="no job has failed.", numbers=NUMBERS, width=width)
+    rows, nothing = [_cells(group) for group in groups], "no job has failed."
+    write_table(write, HEADS, rows, nothing=nothing, numbers=NUMBERS, width=width_of(screen))
     if groups and groups[0].all_jobs >= MAX_JOBS:
         write(f"only the newest {MAX_JOBS} failed jobs were looked at.")
     if groups and groups[0].all_groups > len(groups):
         write(f"there are {groups[0].all_groups} groups; the first {len(groups)} are shown.")
 
 
-def _cells(group: FailureRow, *, is_short: bool) -> list[object]:
+def _cells(group: FailureRow) -> list[object]:
     name, message = class_name(group.error_class), " ".join(message_of(group).split())
     return [
         group.jobs,
@@ -85,7 +84,7 @@ def _cells(group: FailureRow, *, is_short: bool) -> list[object]:
         group.jobs_day,
         duration((now_aware() - group.last_at).total_seconds()),
         group.newest_id,
-        group.task_path.rpartition(".")[2] if is_short else group.task_path,
+        group.task_path,
         ": ".join(filter(None, (name, message))),
     ]
 

@@ -73,25 +73,28 @@ def test_every_connection_is_documented_and_no_other() -> None:
     assert sorted(documented) == sorted(set(roles_of_connections()))
 
 
-def actions_of_jobs() -> dict[str, argparse.ArgumentParser]:
-    """Return the actions of `manage.py jobs`."""
-    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
-    [actions] = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    return dict(actions.choices)
+def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the actions, or verbs, that a command line can name."""
+    found = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    return {name: action for each in found for name, action in each.choices.items()}
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the flags of an action and of its verbs, without those of all commands of Django."""
+    flags = {
+        flag
+        for action in parser._actions
+        if action.help != argparse.SUPPRESS
+        for flag in action.option_strings
+    }
+    verbs = map(flags_of, actions_of(parser).values())
+    return flags.union(*verbs) - {"-h", "--help"}
 
 
 def test_every_action_of_jobs_and_each_of_its_flags_is_documented() -> None:
     documented = rows_of("workers.md", "The command `jobs`")
-    found = {
-        name: {
-            flag
-            for action in parser._actions
-            if action.help != argparse.SUPPRESS  # of all commands of Django
-            for flag in action.option_strings
-            if flag not in ("-h", "--help")
-        }
-        for name, parser in actions_of_jobs().items()
-    }
+    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    found = {name: flags_of(action) for name, action in actions_of(parser).items()}
     told = {}
     for cell in documented:
         for name in names_in(cell):

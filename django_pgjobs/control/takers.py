@@ -82,12 +82,16 @@ def _text_of_taker(workers: WorkersRow, *, is_remote: bool, is_in_line: bool) ->
             "Nothing else holds it back: a worker (%(names)s) takes it when its turn comes, as "
             "free slots and limits allow."
         )
+    return "next_look", _text_of_next_look(is_remote=is_remote)
+
+
+def _text_of_next_look(*, is_remote: bool) -> str:
     if is_remote:
-        return "next_look", _(
+        return _(
             "Nothing holds it back: a worker over HTTP (%(names)s) takes it when it next asks for "
             "jobs."
         )
-    return "next_look", _(
+    return _(
         "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
         "%(seconds)s s."
     )

@@ -9,6 +9,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks.registry import registry
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
@@ -37,6 +38,18 @@ MODELS_NAMED = 3
 # What the function in ADMIN_PERMISSION is called with, one after the other.
 HOOK_ARGUMENTS = ("user", "permission", "jobs")
 HOOK = f"({', '.join(HOOK_ARGUMENTS)})"
+
+
+def run_own_checks() -> list[CheckMessage]:
+    """Run the checks of this package; those of the project may do anything.
+
+    Modules of tasks are imported, no database is asked.
+    """
+    ours = [
+        check for check in registry.get_checks() if check.__module__.startswith("django_pgjobs.")
+    ]
+    found = [message for check in ours for message in check(app_configs=None, databases=None)]
+    return sorted(found, key=lambda message: message.id or "")
 
 
 @register()
@@ -324,13 +337,12 @@ def check_rate_limits(
     if alias not in (databases or ()) or vendor_problem(alias):
         return []
     return [
-        _of_missing_rate(missing)
-        for missing in missing_rate_limits(alias)
-        if not will_be_made(missing)
+        warn_of_rate(missing) for missing in missing_rate_limits(alias) if not will_be_made(missing)
     ]
 
 
-def _of_missing_rate(missing: MissingRate) -> CheckMessage:
+def warn_of_rate(missing: MissingRate) -> CheckMessage:
+    """Return the message about a limit that never lets a job go."""
     fact, hint = fact_of(missing), remedy_for(missing)
     if missing.cost is not None:
         return Warning(fact, hint=hint, id="pgjobs.W006")

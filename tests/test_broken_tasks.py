@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,3 +234,34 @@ def test_jobs_enqueue_says_once_why_a_module_is_broken(make_app: Make) -> None:
     assert str(caught.value).count("ZeroDivisionError") == 1
     with pytest.raises(CommandError, match=r"broken_app\.tasks cannot be imported"):
         call_command("jobs", "enqueue", "elsewhere.tasks.f")
+
+
+@pytest.mark.django_db
+def test_the_doctor_tells_what_keeps_workers_from_starting(
+    make_app: Make, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_app(DIVIDES)
+    monkeypatch.setitem(sys.modules, "sentry_sdk.crons", None)
+    wrong = {"TASK_MODULES": ["no_such_module"], "SENTRY_CHECK_INS": True}
+    with override_settings(PGJOBS=wrong, SILENCED_SYSTEM_CHECKS=["pgjobs.W005"]):
+        told = json.loads(run("doctor", "--json"))
+    assert [(each["kind"], each["subject"]) for each in told] == [
+        ("broken", "pgjobs.E004"),
+        ("broken", "pgjobs.E005"),
+        ("settings", "pgjobs.W007"),
+    ]
+    assert told[0]["text"].startswith("PGJOBS['TASK_MODULES'] names 'no_such_module', which cannot")
+    assert "division by zero" in told[1]["text"]
+    assert "Workers will not start. Repair it, or set PGJOBS[" in told[1]["text"]
+
+
+@pytest.mark.django_db
+def test_the_doctor_knows_the_remote_tasks_that_nobody_has_loaded_yet(
+    make_app: Make, run: Callable[..., str]
+) -> None:
+    declares = "@task(remote=True, queue_name='elsewhere')\ndef f(): ...\n"
+    make_app(f"from django_pgjobs import task\n\n{declares}", name="good")
+    make_job(task_path="good.tasks.f", queue_name="elsewhere")
+    assert run("doctor").splitlines()[0] == (
+        "WARNING 1 job waits in queue elsewhere and no live worker over HTTP serves it."
+    )

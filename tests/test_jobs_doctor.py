@@ -12,16 +12,22 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone, translation
 
-from django_pgjobs import pause
+from django_pgjobs import checks, pause
 from django_pgjobs.models import Mute
 from tests.admin.warning_support import no_dead_rows
-from tests.factories import make_jobs, make_running_job, make_worker
+from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
 
 pytestmark = pytest.mark.django_db
 
 UNSERVED = "2 jobs wait in queue reports and no live worker listens to it."
+
+
+@pytest.fixture(autouse=True)
+def _without_the_limits_of_test_tasks(settings: Any) -> None:
+    """Whichever of them were loaded: the rows of their limits are not made."""
+    settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W005"]
 
 
 @pytest.fixture
@@ -84,6 +90,20 @@ def test_what_is_muted_is_told_as_such(run: Any) -> None:
     assert end == "nothing else is wrong."
     [told] = json.loads(run("--json"))
     assert (told["muted_by"], told["reason"]) == ("ann", "a new\nqueue")
+
+
+def test_a_limit_that_only_a_task_names_is_told_and_one_that_jobs_wait_for_once(
+    run: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SILENCED_SYSTEM_CHECKS = []
+    monkeypatch.setattr(checks, "named_limits", lambda: {"vans": 1, "boats": 1})
+    make_worker()
+    make_job(rate_limit_keys="boats:7")
+    told = [text.partition(",")[0] for text in run().splitlines()]
+    assert told == [
+        "WARNING Jobs wait for the rate limit of boats:7",
+        "WARNING a task names the rate limit 'vans'",
+    ]
 
 
 def test_what_a_name_says_begins_no_line(run: Any) -> None:

@@ -9,17 +9,19 @@ from django.core.management.base import CommandError
 from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, local_time
 from django_pgjobs.management.reading import reading
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.queue_pages import list_queues
 from django_pgjobs.queries.signs import MuteRow
 from django_pgjobs.values.words import CONTROL, counted
-from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.listing import all_checks, list_warnings
 from django_pgjobs.warnings.notices import KINDS, Notice, part, shorten
 from django_pgjobs.warnings.situation import read_situation
 
 DESCRIPTION = """
 Says what is wrong now, the worst first: what the Overview of the admin warns of. Among that are
 jobs that no worker takes, full workers, tasks that fail more than the day before, jobs that look
-stuck, queues that grow, schedules with an error, lost workers, pauses, and wrong settings.
+stuck, queues that grow, schedules with an error, lost workers, pauses, and wrong settings. All
+system checks of the package are run, and on the Overview only those that load no tasks.
 
 What somebody has muted there is told below, and counts for no exit status.
 """
@@ -51,7 +53,9 @@ def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
     """Print the warnings; raise CommandError if there are some and that was asked for."""
     with reading(walks=True) as cursor:
         situation = read_situation(cursor, list_queues(cursor).rows, max_workers=0)
-    shown, muted = part(list_warnings(situation), situation.signs.mutes)
+    # These load the modules of tasks, without which the queues of remote tasks are unknown.
+    problems = all_checks(situation, job_database())
+    shown, muted = part(list_warnings(situation, problems), situation.signs.mutes)
     shown = shorten(shown)
     if json:
         warnings = [_as_values(notice, None) for notice in shown]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from django.core.checks import CheckMessage
+from django.core.checks import ERROR, CheckMessage
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_pgjobs.checks import check_router, check_settings
+from django_pgjobs.checks import (
+    check_router,
+    check_settings,
+    missing_rate_limits,
+    run_own_checks,
+    warn_of_rate,
+)
 from django_pgjobs.control.pause_words import pause_in_words
 from django_pgjobs.control.stuck import Stuck
 from django_pgjobs.drawing import counted
@@ -37,8 +43,11 @@ MAX_KEYS = 3
 MAX_VERSIONS = 5
 
 
-def list_warnings(seen: Situation) -> list[Notice]:
-    """Return all that is wrong now, the worst first; some of it may be muted."""
+def list_warnings(seen: Situation, problems: Iterable[CheckMessage] = ()) -> list[Notice]:
+    """Return all that is wrong now, the worst first; some of it may be muted.
+
+    *problems* is what checks of the package said.
+    """
     busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
         *unserved_queues(seen.facts, seen.waiting),
@@ -55,20 +64,29 @@ def list_warnings(seen: Situation) -> list[Notice]:
         *_paused_jobs(seen),
         *_server(seen.facts),
         *_versions(seen.facts),
-        *map(_setting, wrong_settings()),
+        *_failed_checks(problems),
     ]
     return sorted(notices, key=lambda notice: HARM.index(notice.kind))
 
 
-def wrong_settings() -> list[CheckMessage]:
-    """Return what the package's own checks of settings say, if it is not silenced."""
-    return [
-        message for message in (*check_settings(), *check_router()) if not message.is_silenced()
-    ]
+def light_checks() -> list[CheckMessage]:
+    """Return what those of our checks say that load no module of tasks: a page may run them."""
+    return [*check_settings(), *check_router()]
 
 
-def _setting(message: CheckMessage) -> Notice:
-    return Notice("settings", f"{message.msg} {message.hint or ''}".rstrip(), message.id or "")
+def all_checks(seen: Situation, alias: str) -> list[CheckMessage]:
+    """Return what all of our checks say, but of rate limits that jobs were seen to wait for."""
+    waited_for = {missing.name for missing in seen.signs.missing_rates}
+    rates = [each for each in missing_rate_limits(alias) if each.name not in waited_for]
+    return [*run_own_checks(), *map(warn_of_rate, rates)]
+
+
+def _failed_checks(problems: Iterable[CheckMessage]) -> Iterator[Notice]:
+    for message in problems:
+        if not message.is_silenced():
+            text = f"{message.msg.rstrip('.')}. {message.hint or ''}".strip()
+            kind = "broken" if message.is_serious(ERROR) else "settings"
+            yield Notice(kind, text, message.id or "")
 
 
 def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:

@@ -15,6 +15,7 @@ from django_pgjobs.queries.signs import MuteRow
 # The kinds of warnings by the harm that they do: first what lets jobs wait for ever, then what goes
 # wrong now, then what will, then what somebody wanted or only has to know.
 KINDS = {
+    "broken": gettext_lazy("A check fails"),
     "no_worker": gettext_lazy("No worker is alive"),
     "unserved": gettext_lazy("No worker listens to a queue"),
     "missing_rate": gettext_lazy("Jobs wait for a rate limit in vain"),
@@ -31,7 +32,7 @@ KINDS = {
     "transaction": gettext_lazy("A transaction is open for long"),
     "dead_rows": gettext_lazy("Too many dead rows"),
     "versions": gettext_lazy("Workers are of different versions"),
-    "settings": gettext_lazy("A setting is wrong"),
+    "settings": gettext_lazy("A check warns"),
 }
 HARM = tuple(KINDS)
 # Warnings of one kind that are spelled out.
@@ -45,7 +46,8 @@ OTHER_WORDS = {
     "schedule": gettext_lazy("There are more schedules like that."),
     "batch": gettext_lazy("There are more batches like that."),
     "paused_jobs": gettext_lazy("More tasks and keys are paused."),
-    "settings": gettext_lazy("There are more settings like that."),
+    "broken": gettext_lazy("More checks fail: see manage.py check."),
+    "settings": gettext_lazy("More checks warn: see manage.py check."),
 }
 
 

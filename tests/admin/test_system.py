@@ -167,7 +167,7 @@ def test_a_missing_migration_and_a_check_are_told(
 ) -> None:
     monkeypatch.setattr(facts, "_migrations", lambda alias: (["0001"], ["0002_future"]))
     found = [CheckWarning("something <odd>", hint="mend it", id="pgjobs.W001")]
-    monkeypatch.setattr(facts, "_run_checks", lambda: found)
+    monkeypatch.setattr(facts, "run_own_checks", lambda: found)
     text = read(admin_client)
     assert "Migrations are missing: 0002_future" in text
     assert "something &lt;odd&gt;" in text

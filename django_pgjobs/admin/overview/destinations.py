@@ -25,6 +25,7 @@ PAGES = {
     "transaction": "pgjobs_job_system",
     "dead_rows": "pgjobs_job_system",
     "versions": "pgjobs_worker_changelist",
+    "broken": "",
     "settings": "",
 }
 # Kinds whose subject is the id of a row that has a page.

@@ -54,7 +54,7 @@ from django_pgjobs.queries.overview import WorkerFact
 from django_pgjobs.queries.queue_pages import Queues, list_queues
 from django_pgjobs.queries.signs import Past
 from django_pgjobs.values.moments import now_aware
-from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.listing import light_checks, list_warnings
 from django_pgjobs.warnings.notices import part, shorten
 from django_pgjobs.warnings.situation import Situation, read_situation
 
@@ -212,7 +212,7 @@ def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, An
     lines = queue_lines(numbers.queues.rows, hour)
     times = add_up(hour.times.values())
     shown = [line for line in lines if _is_shown(line)]
-    warnings, muted = part(list_warnings(situation), situation.signs.mutes)
+    warnings, muted = part(list_warnings(situation, light_checks()), situation.signs.mutes)
     return {
         "warnings": shorten(warnings),
         "muted": muted,

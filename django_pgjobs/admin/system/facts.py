@@ -11,13 +11,13 @@ from typing import Any
 import django
 from django.conf import settings
 from django.core.checks import CheckMessage
-from django.core.checks.registry import registry
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils.translation import gettext as _
 
 import django_pgjobs
 from django_pgjobs import migrations
+from django_pgjobs.checks import run_own_checks
 from django_pgjobs.conf import SECRETS, Conf, get_conf
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.queries import system
@@ -78,7 +78,7 @@ def gather() -> SystemFacts:
         },
         applied=applied,
         missing=missing,
-        checks=_run_checks(),
+        checks=run_own_checks(),
         settings=_settings(),
         versions=_versions(server),
         warnings=[],
@@ -102,14 +102,6 @@ def _migrations(alias: str) -> tuple[list[str], list[str]]:
     rows = MigrationRecorder(connections[alias]).migration_qs.filter(app="pgjobs")
     applied = set(rows.values_list("name", flat=True))
     return sorted(applied), [name for name in names if name not in applied]
-
-
-def _run_checks() -> list[CheckMessage]:
-    """Run the checks of this package; those of the project may do anything."""
-    ours = [
-        check for check in registry.get_checks() if check.__module__.startswith("django_pgjobs.")
-    ]
-    return [message for check in ours for message in check(app_configs=None, databases=None)]
 
 
 def _settings() -> list[tuple[str, Any, bool]]:

@@ -76,7 +76,7 @@ def make_worker(
         "lease_expires_at": expires,
         "backends": ["default"],
         "slots": 1,
-        "task_paths": [],
+        "task_paths": ["tests.tasks.add"],
         "excluded_queues": [],
         "lost": False,
         "listening": False,

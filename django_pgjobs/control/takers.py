@@ -8,9 +8,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Reason
-from django_pgjobs.declaring.registry import find_task
-from django_pgjobs.declaring.remote import is_remote
-from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.declaring.remote import is_remote_path
 from django_pgjobs.queries.explain import JobFacts, WorkersRow
 
 
@@ -27,7 +25,7 @@ def taker_of(job: JobFacts, workers: WorkersRow, *, before: int = 0) -> Reason:
     }
     code, text = _text_of_taker(
         workers,
-        is_remote=_is_remote(job.task_path),
+        is_remote=is_remote_path(job.task_path),
         is_in_line=_is_in_line(job, workers, before),
     )
     return Reason(code, text % values)
@@ -40,14 +38,6 @@ def _is_in_line(job: JobFacts, workers: WorkersRow, before: int) -> bool:
         room = min(room, job.queue.max_running - job.queue.running)
     has_limits = job.concurrency_key is not None or job.rate_limit_keys is not None
     return before > 0 and (has_limits or before >= room)
-
-
-def _is_remote(task_path: str) -> bool:
-    """Is it a remote task, as far as is known here?"""
-    try:
-        return is_remote(find_task(task_path))
-    except UnknownTask:
-        return False
 
 
 def _text_of_taker(workers: WorkersRow, *, is_remote: bool, is_in_line: bool) -> tuple[str, str]:

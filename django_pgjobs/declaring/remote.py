@@ -8,11 +8,20 @@ from typing import Any
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import DEFAULT_QUEUE, OWN_QUEUE
 from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.exceptions import UnknownTask
 
 
 def is_remote(task: AnyTask | None) -> bool:
     """Is the task run by workers over HTTP only?"""
     return bool(getattr(task, "remote", False))
+
+
+def is_remote_path(path: str) -> bool:
+    """Is it the path of a remote task, as far as is known here?"""
+    try:
+        return is_remote(find_task(path))
+    except UnknownTask:
+        return False
 
 
 def find_remote_problems(task: Any) -> Iterator[str]:

@@ -11,6 +11,15 @@ from django_pgjobs.queries.cursor import Cursor, decoded, fetch
 from django_pgjobs.queries.numbers import CLOSING_SECONDS
 from django_pgjobs.queries.rate_limits import MissingRate, missing_rates_params
 from django_pgjobs.queries.stuck import LongRun
+from django_pgjobs.values import notes
+
+# What is looked at for tasks that no worker knows. It puts a job off for so long at most.
+UNKNOWN = {
+    "max_next": 5,
+    "max_due": 1_000,
+    "within_seconds": 300.0,
+    "notes": [notes.UNKNOWN_TASK, notes.REMOTE_TASK],
+}
 
 
 class Crew(NamedTuple):
@@ -71,6 +80,13 @@ class RateLimitedQueue(NamedTuple):
     others_since: datetime | None
 
 
+class UnknownPath(NamedTuple):
+    """A task that no live worker knows which serves the queue that a job of it waits in."""
+
+    queue_name: str
+    task_path: str
+
+
 class Signs(NamedTuple):
     """What was read; the backlog of each queue, and what waits in vain in it.
 
@@ -83,6 +99,7 @@ class Signs(NamedTuple):
     pauses: list[PauseRow]
     backlogs: dict[str, Backlog]
     vain: dict[str, RateLimitedQueue] = {}
+    unknown: Sequence[UnknownPath] = ()
     missing_rates: Sequence[MissingRate] = ()
     long_runs: Sequence[LongRun] = ()
 
@@ -120,6 +137,7 @@ def list_signs(
         "long_seconds": long_seconds,
         "ids": None,
         "max_runs": max_runs,
+        **UNKNOWN,
         **missing_rates_params({}, max_lanes),
     }
     [row] = fetch(cursor, "list_signs", params)
@@ -133,6 +151,7 @@ def _signs_of(
     pauses: Any,
     backlogs: Any,
     vain: Any,
+    unknown: Any,
     missing: Any,
     runs: Any,
 ) -> Signs:
@@ -143,6 +162,7 @@ def _signs_of(
         [_pause_of(**pause) for pause in pauses],
         {row.pop("queue_name"): Backlog(**row) for row in backlogs},
         _vain_of(vain),
+        [UnknownPath._make(row) for row in unknown],
         [MissingRate._make(row) for row in missing],
         [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
     )

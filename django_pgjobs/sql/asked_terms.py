@@ -103,4 +103,84 @@ ORDER BY
     ),
     wanted.key
 LIMIT %(max_keys)s::integer""",
+    # Of a parameter, the most jobs of a place that are looked at: SELECT the queue and the path of
+    # tasks whose jobs wait for a worker that knows them: live ones serve their queue, and none of
+    # these does. Jobs of other tasks pass by such jobs, so they are among the first of their place,
+    # or among those that a worker has put off. Needs *max_lanes* (places that are asked), *max_due*
+    # (jobs that become ready next), *within_seconds* (in this time), *notes* (those of jobs that
+    # were put off for it) and *max_rows*.
+    "unknown_tasks": """\
+WITH RECURSIVE plain AS (
+    {plain.plain_places}
+    WHERE plain.place < %(max_lanes)s::integer
+),
+keyed AS (
+    {keyed.keyed_places}
+    WHERE keyed.place < %(max_lanes)s::integer
+),
+worker AS MATERIALIZED (
+    SELECT live.backends, live.queues, live.excluded_queues, live.task_paths
+    FROM pgjobs_worker AS live
+    WHERE {live.is_live}
+),
+waiting AS MATERIALIZED (
+    SELECT DISTINCT each.backend, each.queue_name, each.task_path
+    FROM (
+        SELECT plain.backend, plain.queue_name, first.task_path
+        FROM plain
+        CROSS JOIN LATERAL (
+            SELECT job.task_path
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
+                AND job.backend = plain.backend AND job.queue_name = plain.queue_name
+                AND job.is_async = plain.is_async
+                -- Equal, in words that leave an order which only this index has.
+                AND -job.priority >= plain.urgency AND -job.priority <= plain.urgency
+            ORDER BY -job.priority, job.id
+            LIMIT %({it})s::integer
+        ) AS first
+        UNION ALL
+        SELECT keyed.backend, keyed.queue_name, first.task_path
+        FROM keyed
+        CROSS JOIN LATERAL (
+            SELECT job.task_path
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
+                AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
+                AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
+            ORDER BY job.lane, job.id
+            LIMIT %({it})s::integer
+        ) AS first
+        UNION ALL
+        SELECT due.backend, due.queue_name, due.task_path
+        FROM (
+            SELECT job.backend, job.queue_name, job.task_path, job.note, job.hold
+            FROM pgjobs_job_live AS job
+            WHERE
+                job.status = 'ready'
+                AND job.due_at <= statement_timestamp()
+                + make_interval(secs => %(within_seconds)s::double precision)
+            ORDER BY job.due_at
+            LIMIT %(max_due)s::integer
+        ) AS due
+        WHERE due.hold IS NULL AND due.note = ANY (%(notes)s::text[])
+    ) AS each
+)
+SELECT DISTINCT asked.queue_name, asked.task_path
+FROM (
+    SELECT
+        waiting.queue_name, waiting.task_path,
+        bool_or(waiting.task_path = ANY (worker.task_paths)) AS is_known
+    FROM waiting
+    JOIN worker
+        ON waiting.backend = ANY (worker.backends)
+        AND (worker.queues IS NULL OR waiting.queue_name = ANY (worker.queues))
+        AND waiting.queue_name <> ALL (worker.excluded_queues)
+    GROUP BY waiting.backend, waiting.queue_name, waiting.task_path
+) AS asked
+WHERE NOT asked.is_known
+ORDER BY asked.queue_name, asked.task_path
+LIMIT %(max_rows)s::integer""",
 }

@@ -6,17 +6,19 @@
 --     at for such as wait in vain, if a limit lets none go); closing double precision (seconds after
 --     which a minute is written); long_seconds double precision, ids bigint[], max_runs integer (as
 --     list_long_runs.sql has them); names text[], costs integer[], max_lanes, max_keys integer (as
---     list_missing_rates.sql has them)
+--     list_missing_rates.sql has them); max_next, max_due integer (jobs of each lane, and jobs that
+--     become ready next, that are looked at for tasks which no worker knows), within_seconds double
+--     precision (in this time), notes text[] (those of jobs that were put off for it)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; the rows of list_pauses.sql, as JSON; how many jobs were ready in each of these queues, by
---     time, as JSON: with the seconds from the first sample to the last, and whether one was cut; how
---     many ready jobs of a queue wait for a rate limit that lets none go, and since when the oldest
---     other one waits or NULL, as JSON; the rows of list_missing_rates.sql and of list_long_runs.sql,
---     as JSON
+--     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
+--     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
+--     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
+--     queues and tasks whose jobs wait for a worker that knows the task, as JSON; the rows of
+--     list_missing_rates.sql and of list_long_runs.sql, as JSON
 -- Locks: none
--- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
+-- Index: pgjobs_job_running, pgjobs_job_ready, pgjobs_job_due, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
 --     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
 WITH span AS MATERIALIZED (
     SELECT
@@ -181,6 +183,10 @@ SELECT
             GROUP BY judged.queue_name
             HAVING count(*) FILTER (WHERE judged.is_vain) > 0
         ) AS vain
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(json_build_array(unknown.queue_name, unknown.task_path))
+        FROM ({max_next.unknown_tasks}) AS unknown
     ), '[]'),
     COALESCE((
         SELECT

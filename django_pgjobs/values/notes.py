@@ -5,6 +5,7 @@ from __future__ import annotations
 RETRY = "retry after"
 SNOOZED = "snoozed"
 UNKNOWN_TASK = "unknown task"
+REMOTE_TASK = "left to workers over HTTP: its task is remote"
 WORKER_LOST = "worker lost"
 # Of a job whose row the server refuses to change. The statements that promote, reschedule and
 # cancel jobs drop this note, since it is over then.

@@ -27,6 +27,7 @@ from django_pgjobs.warnings.of_queues import (
     long_waits,
     paused_queues,
     queues_without_slots,
+    unknown_tasks,
     unserved_queues,
 )
 from django_pgjobs.warnings.rules import (
@@ -51,6 +52,7 @@ def list_warnings(seen: Situation, problems: Iterable[CheckMessage] = ()) -> lis
     busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
         *unserved_queues(seen.facts, seen.waiting),
+        *unknown_tasks(seen.signs.unknown),
         *_missing_rates(seen.signs.missing_rates),
         *_failing_tasks(seen),
         *_stuck_jobs(seen),

@@ -18,6 +18,7 @@ KINDS = {
     "broken": gettext_lazy("A check fails"),
     "no_worker": gettext_lazy("No worker is alive"),
     "unserved": gettext_lazy("No worker listens to a queue"),
+    "unknown_task": gettext_lazy("No worker knows a task"),
     "missing_rate": gettext_lazy("Jobs wait for a rate limit in vain"),
     "failing": gettext_lazy("More jobs of a task fail"),
     "stuck": gettext_lazy("Jobs look stuck"),
@@ -42,6 +43,7 @@ OTHERS = "(others)"
 # What is said of the others of a kind; of all other kinds it is queues.
 OTHER_WORDS = {
     "missing_rate": gettext_lazy("There are more rate limits like that."),
+    "unknown_task": gettext_lazy("There are more tasks like that."),
     "failing": gettext_lazy("There are more tasks like that."),
     "schedule": gettext_lazy("There are more schedules like that."),
     "batch": gettext_lazy("There are more batches like that."),

@@ -8,16 +8,18 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_pgjobs.declaring.remote import remote_queues
+from django_pgjobs.declaring.remote import is_remote_path, remote_queues
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation
-from django_pgjobs.queries.signs import Backlog
+from django_pgjobs.queries.signs import Backlog, UnknownPath
 from django_pgjobs.values.moments import duration_in_words
 from django_pgjobs.warnings.notices import Notice
 from django_pgjobs.warnings.rules import BusyQueue, WaitingQueue, growth_of
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
+# Queues of a task that are named.
+MAX_QUEUES = 3
 
 
 def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
@@ -48,6 +50,25 @@ def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Ite
             )
         values = {"jobs": counted(row.ready), "queue": row.queue_name}
         yield Notice("unserved", text % values, row.queue_name)
+
+
+def unknown_tasks(unknown: Sequence[UnknownPath]) -> Iterator[Notice]:
+    """Yield the tasks that no live worker knows, though some serve the queues of their jobs."""
+    queues: dict[str, list[str]] = {}
+    for found in unknown:
+        queues.setdefault(found.task_path, []).append(found.queue_name)
+    for path, names in queues.items():
+        if is_remote_path(path):
+            text = _("Jobs of %(task)s wait and no live worker over HTTP takes them (%(queues)s).")
+        else:
+            text = _(
+                "Jobs of %(task)s wait and no live worker that serves their queue (%(queues)s) "
+                "knows this task. Deploy its code, or load it: as tasks.py of an app, or by "
+                "PGJOBS['TASK_MODULES']."
+            )
+        more = ["…"] if len(names) > MAX_QUEUES else []
+        values = {"task": path, "queues": ", ".join(names[:MAX_QUEUES] + more)}
+        yield Notice("unknown_task", text % values, path)
 
 
 def queues_without_slots(busy: Sequence[BusyQueue]) -> Iterator[Notice]:

@@ -53,7 +53,7 @@ def test_jobs_that_no_worker_over_http_takes() -> None:
     assert texts() == said
     make_worker(excluded_queues=["node"])
     assert texts() == said
-    make_worker(queues=["node"], token_id=1)
+    make_worker(queues=["node"], token_id=1, task_paths=[remote.resize.module_path])
     assert texts() == []
 
 

@@ -33,6 +33,7 @@ ROWS = {"stuck": "pgjobs_job_change", "batch": "pgjobs_batch_change"}
 # Where warnings about the others of a kind lead; of all other kinds it is queues.
 OF_OTHERS = PAGES | {
     "failing": "pgjobs_job_failures",
+    "unknown_task": JOBS,
     "stuck": "pgjobs_job_stuck",
     "batch": "pgjobs_batch_changelist",
 }
@@ -60,6 +61,8 @@ def page_of(notice: Notice) -> WarningPage:
         return WarningPage(ROWS[notice.kind], int(notice.subject))
     if notice.kind == "failing":
         query = jobs_query("failed", {"task": notice.subject}, since=notice.since)
+    elif notice.kind == "unknown_task":
+        query = jobs_query("all", {"task": notice.subject})
     else:
         query = jobs_query("ready", {"queue": notice.subject} if notice.subject else None)
     return WarningPage(JOBS, query=query)

@@ -173,8 +173,7 @@ def interrupted(attempt: Attempt, note: str) -> Outcome:
 
 def left_to_others() -> Outcome:
     """Return the outcome of a claimed job that only workers over HTTP may run."""
-    note = "left to workers over HTTP: its task is remote"
-    return Outcome(Kind.UNKNOWN, delay=UNKNOWN_TASK_SECONDS[0], note=note)
+    return Outcome(Kind.UNKNOWN, delay=UNKNOWN_TASK_SECONDS[0], note=notes.REMOTE_TASK)
 
 
 def left_running(duration: float = 0.0) -> Outcome:

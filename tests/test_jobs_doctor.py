@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -13,8 +14,9 @@ from django.core.management import CommandError
 from django.utils import timezone, translation
 
 from django_pgjobs import checks, pause
-from django_pgjobs.models import Mute
-from tests.admin.warning_support import no_dead_rows
+from django_pgjobs.models import Mute, RateLimit
+from django_pgjobs.queries.database import job_cursor
+from tests.admin.warning_support import ago, no_dead_rows
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
@@ -104,6 +106,23 @@ def test_a_limit_that_only_a_task_names_is_told_and_one_that_jobs_wait_for_once(
         "WARNING Jobs wait for the rate limit of boats:7",
         "WARNING a task names the rate limit 'vans'",
     ]
+
+
+def test_what_waits_for_long_is_told_with_the_reason(run: Any) -> None:
+    make_worker()
+    RateLimit.objects.create(name="api", count=1, period=3_600.0)
+    make_job(rate_limit_keys="api", enqueued_at=ago(700))
+    with job_cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_rate_state (key, taken_at, taken_since, next_free)"
+            " VALUES ('api', ARRAY[now()], ARRAY[1], now() + interval '1 hour')"
+        )
+    [line] = run().splitlines()
+    assert re.match(
+        r"WARNING Job \d+, the oldest of queue default, has waited for 11 min: The rate limit "
+        r"“api” \(1 in 60 min\) is used up",
+        line,
+    )
 
 
 def test_what_a_name_says_begins_no_line(run: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_pgjobs.control.explain import explain
 from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.printing import Write, in_english, json_text, local_time
 from django_pgjobs.management.reading import reading
@@ -55,7 +56,7 @@ def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
         situation = read_situation(cursor, list_queues(cursor).rows, max_workers=0)
     # These load the modules of tasks, without which the queues of remote tasks are unknown.
     problems = all_checks(situation, job_database())
-    shown, muted = part(list_warnings(situation, problems), situation.signs.mutes)
+    shown, muted = part(list_warnings(situation, problems, _why), situation.signs.mutes)
     shown = shorten(shown)
     if json:
         warnings = [_as_values(notice, None) for notice in shown]
@@ -69,6 +70,14 @@ def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
             write("nothing else is wrong." if muted else "nothing is wrong.")
     if shown and fail:
         raise CommandError(f"{counted(len(shown), 'warning')}.")
+
+
+def _why(job_id: int) -> str:
+    """Return what keeps a job first of all; it may have ended by now."""
+    try:
+        return explain(job_id).reasons[0].text
+    except LookupError:
+        return "it has ended by now."
 
 
 def _muted_text(notice: Notice, mute: MuteRow) -> str:

@@ -13,9 +13,11 @@ from django_pgjobs.queries.rate_limits import MissingRate, missing_rates_params
 from django_pgjobs.queries.stuck import LongRun
 from django_pgjobs.values import notes
 
-# What is looked at for tasks that no worker knows. It puts a job off for so long at most.
-UNKNOWN = {
-    "max_next": 5,
+# What is looked at for tasks that no worker knows, and for the jobs that have waited longest. A
+# worker puts a job off for so long at most.
+LOOKED_AT = {
+    "max_next": 10,
+    "max_old": 1_000,
     "max_due": 1_000,
     "within_seconds": 300.0,
     "notes": [notes.UNKNOWN_TASK, notes.REMOTE_TASK],
@@ -87,6 +89,18 @@ class UnknownPath(NamedTuple):
     task_path: str
 
 
+class OldestJob(NamedTuple):
+    """The job of a queue that has waited longest, of those that no pause keeps.
+
+    *has_keys*: a concurrency key or a rate limit may keep it.
+    """
+
+    queue_name: str
+    id: int
+    since: datetime
+    has_keys: bool
+
+
 class Signs(NamedTuple):
     """What was read; the backlog of each queue, and what waits in vain in it.
 
@@ -100,6 +114,7 @@ class Signs(NamedTuple):
     backlogs: dict[str, Backlog]
     vain: dict[str, RateLimitedQueue] = {}
     unknown: Sequence[UnknownPath] = ()
+    oldest: Sequence[OldestJob] = ()
     missing_rates: Sequence[MissingRate] = ()
     long_runs: Sequence[LongRun] = ()
 
@@ -112,6 +127,7 @@ def list_signs(
     max_jobs: int,
     max_rows: int,
     queue_names: Sequence[str],
+    waiting_names: Sequence[str],
     sampled: float,
     max_live: int,
     max_lanes: int,
@@ -123,7 +139,7 @@ def list_signs(
     Failures of the last *recent* seconds are counted, from the beginning of the minute on. The
     backlogs are those of *queue_names* in the last *sampled* seconds. Of live jobs the *max_live*
     oldest are looked at for such as wait for a rate limit that lets none go, of *max_lanes* lanes.
-    At most *max_runs* jobs that have run for *long_seconds* are listed.
+    Of *waiting_names* the oldest jobs are wanted, and *max_runs* that have run for *long_seconds*.
     """
     params = {
         "recent": recent,
@@ -131,13 +147,14 @@ def list_signs(
         "max_jobs": max_jobs,
         "max_rows": max_rows,
         "queue_names": list(queue_names),
+        "waiting_names": list(waiting_names),
         "sampled": sampled,
         "max_live": max_live,
         "closing": CLOSING_SECONDS,
         "long_seconds": long_seconds,
         "ids": None,
         "max_runs": max_runs,
-        **UNKNOWN,
+        **LOOKED_AT,
         **missing_rates_params({}, max_lanes),
     }
     [row] = fetch(cursor, "list_signs", params)
@@ -152,6 +169,7 @@ def _signs_of(
     backlogs: Any,
     vain: Any,
     unknown: Any,
+    oldest: Any,
     missing: Any,
     runs: Any,
 ) -> Signs:
@@ -163,6 +181,7 @@ def _signs_of(
         {row.pop("queue_name"): Backlog(**row) for row in backlogs},
         _vain_of(vain),
         [UnknownPath._make(row) for row in unknown],
+        [OldestJob(name, job_id, _instant(since), keyed) for name, job_id, since, keyed in oldest],
         [MissingRate._make(row) for row in missing],
         [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
     )

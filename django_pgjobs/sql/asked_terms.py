@@ -103,14 +103,10 @@ ORDER BY
     ),
     wanted.key
 LIMIT %(max_keys)s::integer""",
-    # Of a parameter, the most jobs of a place that are looked at: SELECT the queue and the path of
-    # tasks whose jobs wait for a worker that knows them: live ones serve their queue, and none of
-    # these does. Jobs of other tasks pass by such jobs, so they are among the first of their place,
-    # or among those that a worker has put off. Needs *max_lanes* (places that are asked), *max_due*
-    # (jobs that become ready next), *within_seconds* (in this time), *notes* (those of jobs that
-    # were put off for it) and *max_rows*.
-    "unknown_tasks": """\
-WITH RECURSIVE plain AS (
+    # Of a parameter, the most jobs of a place that are looked at: CTEs, the last of which are the
+    # first jobs of each place. Needs *max_lanes*, the places that are asked.
+    "first_jobs": """\
+plain AS (
     {plain.plain_places}
     WHERE plain.place < %(max_lanes)s::integer
 ),
@@ -118,55 +114,67 @@ keyed AS (
     {keyed.keyed_places}
     WHERE keyed.place < %(max_lanes)s::integer
 ),
-worker AS MATERIALIZED (
+first_job AS MATERIALIZED (
+    SELECT plain_job.*
+    FROM plain
+    CROSS JOIN LATERAL (
+        SELECT {job.as_waiting}
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
+            AND job.backend = plain.backend AND job.queue_name = plain.queue_name
+            AND job.is_async = plain.is_async
+            -- Equal, in words that leave an order which only this index has.
+            AND -job.priority >= plain.urgency AND -job.priority <= plain.urgency
+        ORDER BY -job.priority, job.id
+        LIMIT %({it})s::integer
+    ) AS plain_job
+    UNION ALL
+    SELECT keyed_job.*
+    FROM keyed
+    CROSS JOIN LATERAL (
+        SELECT {job.as_waiting}
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
+            AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
+            AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
+        ORDER BY job.lane, job.id
+        LIMIT %({it})s::integer
+    ) AS keyed_job
+)""",
+    # Of a ready job: what the terms here ask of it.
+    "as_waiting": (
+        "{it}.id, {it}.backend, {it}.queue_name, {it}.task_path, {it}.concurrency_key,"
+        " {it}.rate_limit_keys, {it}.rate_cost, {it}.lane IS NOT NULL AS has_keys,"
+        " {{it}.waiting_since} AS since"
+    ),
+    # Of the CTE of first jobs: SELECT the queue and the path of tasks whose jobs wait for a worker
+    # that knows them: live ones serve their queue, and none of these does. Jobs of other tasks pass
+    # by such jobs, so they are among the first of their place, or among those that a worker has put
+    # off. Needs *max_due* (jobs that become ready next), *within_seconds* (in this time), *notes*
+    # (those of jobs that were put off for it) and *max_rows*.
+    "unknown_tasks": """\
+WITH worker AS MATERIALIZED (
     SELECT live.backends, live.queues, live.excluded_queues, live.task_paths
     FROM pgjobs_worker AS live
     WHERE {live.is_live}
 ),
 waiting AS MATERIALIZED (
-    SELECT DISTINCT each.backend, each.queue_name, each.task_path
+    SELECT {it}.backend, {it}.queue_name, {it}.task_path FROM {it}
+    UNION
+    SELECT due.backend, due.queue_name, due.task_path
     FROM (
-        SELECT plain.backend, plain.queue_name, first.task_path
-        FROM plain
-        CROSS JOIN LATERAL (
-            SELECT job.task_path
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
-                AND job.backend = plain.backend AND job.queue_name = plain.queue_name
-                AND job.is_async = plain.is_async
-                -- Equal, in words that leave an order which only this index has.
-                AND -job.priority >= plain.urgency AND -job.priority <= plain.urgency
-            ORDER BY -job.priority, job.id
-            LIMIT %({it})s::integer
-        ) AS first
-        UNION ALL
-        SELECT keyed.backend, keyed.queue_name, first.task_path
-        FROM keyed
-        CROSS JOIN LATERAL (
-            SELECT job.task_path
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-                AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
-                AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
-            ORDER BY job.lane, job.id
-            LIMIT %({it})s::integer
-        ) AS first
-        UNION ALL
-        SELECT due.backend, due.queue_name, due.task_path
-        FROM (
-            SELECT job.backend, job.queue_name, job.task_path, job.note, job.hold
-            FROM pgjobs_job_live AS job
-            WHERE
-                job.status = 'ready'
-                AND job.due_at <= statement_timestamp()
-                + make_interval(secs => %(within_seconds)s::double precision)
-            ORDER BY job.due_at
-            LIMIT %(max_due)s::integer
-        ) AS due
-        WHERE due.hold IS NULL AND due.note = ANY (%(notes)s::text[])
-    ) AS each
+        SELECT job.backend, job.queue_name, job.task_path, job.note, job.hold
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready'
+            AND job.due_at <= statement_timestamp()
+            + make_interval(secs => %(within_seconds)s::double precision)
+        ORDER BY job.due_at
+        LIMIT %(max_due)s::integer
+    ) AS due
+    WHERE due.hold IS NULL AND due.note = ANY (%(notes)s::text[])
 )
 SELECT DISTINCT asked.queue_name, asked.task_path
 FROM (
@@ -183,4 +191,39 @@ FROM (
 WHERE NOT asked.is_known
 ORDER BY asked.queue_name, asked.task_path
 LIMIT %(max_rows)s::integer""",
+    # Of the CTE of first jobs, beside that of unknown tasks: SELECT of each of *waiting_names*,
+    # queues, the job that has waited longest, of the first ones and of the oldest *max_old*.
+    # Without those that a pause, an unknown task or a rate limit that lets none go keeps for sure.
+    "oldest_jobs": """\
+SELECT DISTINCT ON (job.queue_name) job.queue_name, job.id, job.since, job.has_keys
+FROM (
+    SELECT {it}.* FROM {it}
+    UNION ALL
+    SELECT {old.as_waiting}
+    FROM (
+        SELECT
+            live.id, live.backend, live.queue_name, live.task_path, live.concurrency_key,
+            live.lane,
+            live.rate_limit_keys, live.rate_cost, live.status, live.due_at, live.hold,
+            live.ready_at, live.enqueued_at, live.run_after
+        FROM pgjobs_job_live AS live
+        ORDER BY live.id
+        LIMIT CASE
+            WHEN cardinality(%(waiting_names)s::text[]) > 0 THEN %(max_old)s::integer ELSE 0
+        END
+    ) AS old
+    WHERE {old.is_ready}
+) AS job
+WHERE
+    job.queue_name = ANY (%(waiting_names)s::text[])
+    AND NOT {job.is_vain}
+    AND NOT EXISTS (
+        SELECT FROM pgjobs_pause AS pause
+        WHERE {pause.holds} AND {pause.is_of_job}
+    )
+    AND NOT EXISTS (
+        SELECT FROM unknown
+        WHERE unknown.queue_name = job.queue_name AND unknown.task_path = job.task_path
+    )
+ORDER BY job.queue_name, job.since, job.id""",
 }

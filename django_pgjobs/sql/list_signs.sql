@@ -8,19 +8,22 @@
 --     list_long_runs.sql has them); names text[], costs integer[], max_lanes, max_keys integer (as
 --     list_missing_rates.sql has them); max_next, max_due integer (jobs of each lane, and jobs that
 --     become ready next, that are looked at for tasks which no worker knows), within_seconds double
---     precision (in this time), notes text[] (those of jobs that were put off for it)
+--     precision (in this time), notes text[] (those of jobs that were put off for it);
+--     waiting_names text[] (queues of which the job that waits longest is wanted), max_old integer
+--     (the oldest live jobs, that are looked at for it)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
 --     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
 --     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
 --     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
---     queues and tasks whose jobs wait for a worker that knows the task, as JSON; the rows of
---     list_missing_rates.sql and of list_long_runs.sql, as JSON
+--     queues and tasks whose jobs wait for a worker that knows the task, as JSON; the job of a
+--     queue that has waited longest, since when, and whether it has keys, as JSON: none that is
+--     paused or waits in vain; the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_ready, pgjobs_job_due, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
 --     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
-WITH span AS MATERIALIZED (
+WITH RECURSIVE span AS MATERIALIZED (
     SELECT
         date_trunc(
             'minute', statement_timestamp() - make_interval(secs => %(recent)s::double precision),
@@ -75,6 +78,10 @@ ended AS (
 ),
 missing AS MATERIALIZED (
 {max_lanes.missing_rates}
+),
+{max_next.first_jobs},
+unknown AS MATERIALIZED (
+    {first_job.unknown_tasks}
 )
 SELECT
     COALESCE((
@@ -157,16 +164,7 @@ SELECT
             FROM (
                 SELECT
                     job.queue_name, {job.waiting_since} AS waiting_since,
-                    EXISTS (
-                        SELECT
-                        FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n')) AS wanted (key)
-                        WHERE
-                            NOT EXISTS (
-                                SELECT
-                                FROM ({wanted.key.rate_limit}) AS rule
-                                WHERE (job.rate_cost > rule.burst) IS NOT TRUE
-                            )
-                    ) AS is_vain
+                    {job.is_vain} AS is_vain
                 FROM (
                     SELECT
                         live.queue_name, live.status, live.due_at, live.hold, live.ready_at,
@@ -186,7 +184,16 @@ SELECT
     ), '[]'),
     COALESCE((
         SELECT json_agg(json_build_array(unknown.queue_name, unknown.task_path))
-        FROM ({max_next.unknown_tasks}) AS unknown
+        FROM unknown
+    ), '[]'),
+    COALESCE((
+        SELECT
+            json_agg(
+                json_build_array(
+                    oldest.queue_name, oldest.id, date_part('epoch', oldest.since), oldest.has_keys
+                )
+            )
+        FROM ({first_job.oldest_jobs}) AS oldest
     ), '[]'),
     COALESCE((
         SELECT

@@ -18,6 +18,15 @@ RATE_TERMS = {
         " ORDER BY rate_limit.name = {it} DESC"
         " LIMIT 1"
     ),
+    # Of a job: a rate limit that it waits for lets none go.
+    "is_vain": (
+        "EXISTS ("
+        "SELECT FROM pg_catalog.unnest(string_to_array({it}.rate_limit_keys, E'\\n'))"
+        " AS wanted (key)"
+        " WHERE NOT EXISTS ("
+        "SELECT FROM ({wanted.key.rate_limit}) AS rule"
+        " WHERE ({it}.rate_cost > rule.burst) IS NOT TRUE))"
+    ),
     # Of the key of a rate limit: SELECT its state. The limit keeps the planner from joining it with
     # all states.
     "rate_state": (

@@ -23,6 +23,7 @@ from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, FailingTask
 from django_pgjobs.warnings.notices import HARM, MAX_NAMED, Notice
 from django_pgjobs.warnings.of_queues import (
+    Why,
     growing_queues,
     long_waits,
     paused_queues,
@@ -44,10 +45,12 @@ MAX_KEYS = 3
 MAX_VERSIONS = 5
 
 
-def list_warnings(seen: Situation, problems: Iterable[CheckMessage] = ()) -> list[Notice]:
+def list_warnings(
+    seen: Situation, problems: Iterable[CheckMessage] = (), why: Why | None = None
+) -> list[Notice]:
     """Return all that is wrong now, the worst first; some of it may be muted.
 
-    *problems* is what checks of the package said.
+    *problems* is what checks of the package said; *why* says why a job waits, if that may be asked.
     """
     busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
@@ -57,7 +60,7 @@ def list_warnings(seen: Situation, problems: Iterable[CheckMessage] = ()) -> lis
         *_failing_tasks(seen),
         *_stuck_jobs(seen),
         *queues_without_slots(busy),
-        *long_waits(seen.waiting, {queue.queue_name for queue in busy}, seen.facts.now),
+        *long_waits(seen, {queue.queue_name for queue in busy}, why),
         *growing_queues(seen.waiting, seen.signs.backlogs),
         *_troubled_schedules(seen.facts.troubled),
         *_lost_workers(seen.facts),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -14,10 +13,17 @@ from django_pgjobs.queries.overview import Installation
 from django_pgjobs.queries.signs import Backlog, UnknownPath
 from django_pgjobs.values.moments import duration_in_words
 from django_pgjobs.warnings.notices import Notice
-from django_pgjobs.warnings.rules import BusyQueue, WaitingQueue, growth_of
+from django_pgjobs.warnings.rules import (
+    LONG_WAIT_SECONDS,
+    BusyQueue,
+    WaitingQueue,
+    growth_of,
+    late_queues,
+)
+from django_pgjobs.warnings.situation import Situation
 
-# A job that may run and waits longer than this is worth a warning, in seconds.
-LONG_WAIT_SECONDS = 300.0
+# Says why a job waits.
+Why = Callable[[int], str]
 # Queues of a task that are named.
 MAX_QUEUES = 3
 
@@ -101,21 +107,32 @@ def _busy_text(queue: BusyQueue) -> str:
     )
 
 
-def long_waits(waiting: Sequence[WaitingQueue], busy: set[str], now: datetime) -> Iterator[Notice]:
+def long_waits(seen: Situation, busy: set[str], why: Why | None) -> Iterator[Notice]:
     """Yield the longest waits of queues that workers take jobs of, and have slots for."""
-    since = [
-        (row.waiting_since, row.queue_name)
-        for row in waiting
-        if row.waiting_since and row.is_served and row.queue_name not in busy
-    ]
-    for oldest, queue in sorted(since):
-        seconds = (now - oldest).total_seconds()
-        if seconds > LONG_WAIT_SECONDS:
+    late = set(late_queues(seen.waiting, seen.facts.now)) - busy
+    full = {row.queue_name for row in seen.waiting if row.is_full}
+    for job in sorted(seen.signs.oldest, key=lambda job: job.since):
+        seconds = (seen.facts.now - job.since).total_seconds()
+        if job.queue_name not in late or seconds <= LONG_WAIT_SECONDS:
+            continue
+        if why is not None:
+            text = _("Job %(id)s, the oldest of queue %(queue)s, has waited for %(time)s: %(why)s")
+        elif job.has_keys or job.queue_name in full:
             text = _(
-                "The oldest job of queue %(queue)s that may run has waited for %(minutes)s min."
+                "Job %(id)s, the oldest of queue %(queue)s, has waited for %(time)s. A limit may "
+                "keep it: its page says why."
             )
-            values = {"queue": queue, "minutes": counted(int(seconds // 60))}
-            yield Notice("long_wait", text % values, queue)
+        else:
+            text = _(
+                "Job %(id)s, the oldest of queue %(queue)s that may run, has waited for %(time)s."
+            )
+        values = {
+            "id": str(job.id),
+            "queue": job.queue_name,
+            "time": duration_in_words(seconds),
+            "why": why(job.id) if why else "",
+        }
+        yield Notice("long_wait", text % values, job.queue_name)
 
 
 def growing_queues(

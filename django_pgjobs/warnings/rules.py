@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,6 +12,8 @@ from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask, RateL
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
 BUSY_WAIT_SECONDS = 60.0
+# A job that may run and waits longer than this is worth a warning, in seconds.
+LONG_WAIT_SECONDS = 300.0
 # Failures of so many seconds are set beside those of the day before.
 RECENT_SECONDS = 900.0
 BEFORE_SECONDS = 86_400.0
@@ -42,13 +44,17 @@ MANY_DEAD_ROWS = 50_000
 
 
 class WaitingQueue(NamedTuple):
-    """Jobs of a queue that may run; no live worker takes them where it *is_unserved*."""
+    """Jobs of a queue that may run; no live worker takes them where it *is_unserved*.
+
+    *is_full*: as many of its jobs run as its settings allow.
+    """
 
     queue_name: str
     ready: int
     waiting_since: datetime | None
     is_unserved: bool = False
     is_paused: bool = False
+    is_full: bool = False
 
     @property
     def is_served(self) -> bool:
@@ -83,6 +89,9 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[WaitingQueue]:
             row.waiting_since,
             row.is_unserved,
             row.paused_at is not None,
+            row.max_running is not None
+            and row.size is not None
+            and row.size.running >= row.max_running,
         )
         for row in rows
     ]
@@ -111,6 +120,15 @@ def busy_queues(
         if seconds > BUSY_WAIT_SECONDS and all(crew.running >= crew.slots for crew in takers):
             found.append(BusyQueue(row.queue_name, row.ready, slots, seconds))
     return sorted(found, key=lambda queue: -queue.seconds)
+
+
+def late_queues(waiting: Iterable[WaitingQueue], now: datetime) -> Iterator[str]:
+    """Yield the queues in which workers let a job wait for too long."""
+    for row in waiting:
+        since = row.waiting_since
+        is_late = since is not None and (now - since).total_seconds() > LONG_WAIT_SECONDS
+        if is_late and not row.is_paused and not row.is_unserved:
+            yield row.queue_name
 
 
 def is_rising(task: FailingTask, before: Ended) -> bool:

@@ -29,6 +29,7 @@ from django_pgjobs.warnings.rules import (
     RECENT_SECONDS,
     UNSEALED_SECONDS,
     WaitingQueue,
+    late_queues,
     waiting_of,
     without_vain,
 )
@@ -85,6 +86,7 @@ def read_situation(
         max_jobs=MAX_FAILED_JOBS,
         max_rows=MAX_ROWS,
         queue_names=_backlogs(rows),
+        waiting_names=list(late_queues(rows, facts.now)),
         sampled=GROWTH_SECONDS,
         max_live=MAX_LIVE_JOBS,
         max_lanes=MAX_LANES,

@@ -58,7 +58,9 @@ class TestBusyQueues:
         worker = make_worker(slots=2)
         make_running_job(worker)
         ids = make_jobs(3, enqueued_at=ago(601))
-        assert texts() == ["The oldest job of queue default that may run has waited for 10 min."]
+        assert texts() == [
+            f"Job {ids[0]}, the oldest of queue default that may run, has waited for 10 min."
+        ]
         make_running_job(worker)
         [notice] = notices()
         assert notice.text == (

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from django_pgjobs import pause
 from django_pgjobs.admin.overview.destinations import page_of
-from django_pgjobs.models import Pause, RateLimit, Statistic
+from django_pgjobs.models import Pause, QueueSettings, RateLimit, Statistic
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.warnings import listing, situation
 from django_pgjobs.warnings.listing import list_warnings
@@ -105,12 +105,41 @@ def test_many_queues_without_a_worker_are_not_a_page_of_warnings() -> None:
 
 def test_a_job_that_has_waited_long() -> None:
     make_worker()
-    make_job(queue_name="slow", enqueued_at=ago(601))
-    make_job(enqueued_at=ago(400))
+    slow = make_job(queue_name="slow", enqueued_at=ago(601))
+    first = make_job(enqueued_at=ago(400))
+    make_job(enqueued_at=ago(350))
     assert texts() == [
-        "The oldest job of queue slow that may run has waited for 10 min.",
-        "The oldest job of queue default that may run has waited for 6 min.",
+        f"Job {slow}, the oldest of queue slow that may run, has waited for 10 min.",
+        f"Job {first}, the oldest of queue default that may run, has waited for 6 min.",
     ]
+
+
+def test_a_job_that_a_limit_may_keep_is_not_said_to_be_free() -> None:
+    make_worker()
+    RateLimit.objects.create(name="api", count=1, period=3_600.0)
+    job_id = make_job(rate_limit_keys="api", enqueued_at=ago(601))
+    said = f"Job {job_id}, the oldest of queue default, has waited for 10 min. A limit may keep it"
+    assert texts() == [f"{said}: its page says why."]
+    QueueSettings.objects.create(queue_name="mail", max_running=1)
+    make_running_job(make_worker("b:1", slots=2), queue_name="mail")
+    job_id = make_job(queue_name="mail", enqueued_at=ago(500))
+    assert texts()[1].startswith(f"Job {job_id}, the oldest of queue mail, has waited for 8 min.")
+
+
+@pytest.mark.parametrize("target", [{"task": "tests.tasks.add"}, {"key": "shop:*"}], ids=str)
+def test_a_job_that_a_pause_keeps_is_none_that_waits_for_long(target: dict[str, str]) -> None:
+    make_worker(task_paths=["tests.tasks.add", "tests.tasks.fail"])
+    pause(**target)
+    make_job(concurrency_key="shop:1", enqueued_at=ago(900))
+    assert [notice.kind for notice in notices()] == ["paused_jobs"]
+    job_id = make_job("tests.tasks.fail", enqueued_at=ago(400))
+    assert texts()[0].startswith(f"Job {job_id}, the oldest of queue default that may run")
+
+
+def test_a_job_of_an_unknown_task_is_none_that_waits_for_long() -> None:
+    make_worker()
+    make_job("shop.tasks.gone", enqueued_at=ago(900))
+    assert [notice.kind for notice in notices()] == ["unknown_task"]
 
 
 def test_a_job_that_waits_as_it_should() -> None:

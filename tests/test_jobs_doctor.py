@@ -23,7 +23,7 @@ __all__ = ["no_dead_rows"]
 
 pytestmark = pytest.mark.django_db
 
-UNSERVED = "2 jobs wait in queue reports and no live worker listens to it."
+UNSERVED = "2 jobs wait in queue reports and no live worker serves it."
 
 
 @pytest.fixture(autouse=True)

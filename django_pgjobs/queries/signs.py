@@ -27,7 +27,7 @@ LOOKED_AT = {
 class Crew(NamedTuple):
     """Live workers that take the same jobs: all their slots, and the jobs in them or before them.
 
-    Workers that were asked to claim nothing are not among them.
+    *is_quiet*: they were asked to claim nothing, or to stop.
     """
 
     backends: list[str]
@@ -35,6 +35,7 @@ class Crew(NamedTuple):
     excluded_queues: list[str]
     slots: int
     running: int
+    is_quiet: bool = False
 
     def takes(self, queue_name: str) -> bool:
         """Do they take jobs of the queue, of some backend?"""

@@ -11,7 +11,7 @@
 --     precision (in this time), notes text[] (those of jobs that were put off for it);
 --     waiting_names text[] (queues of which the job that waits longest is wanted), max_old integer
 --     (the oldest live jobs, that are looked at for it)
--- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
+-- Returns: one row: what live workers take, whether they were asked to claim nothing, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
 --     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
@@ -88,7 +88,7 @@ SELECT
         SELECT json_agg(crew)
         FROM (
             SELECT
-                worker.backends, worker.queues, worker.excluded_queues,
+                worker.backends, worker.queues, worker.excluded_queues, worker.is_quiet,
                 sum(worker.slots) AS slots,
                 sum((
                     SELECT count(*)
@@ -96,9 +96,14 @@ SELECT
                     WHERE
                         job.status = 'running' AND job.worker_id = worker.id AND NOT job.is_async
                 )) AS running
-            FROM pgjobs_worker AS worker
-            WHERE {worker.claims}
-            GROUP BY worker.backends, worker.queues, worker.excluded_queues
+            FROM (
+                SELECT
+                    live.id, live.backends, live.queues, live.excluded_queues, live.slots,
+                    NOT ({live.claims}) AS is_quiet
+                FROM pgjobs_worker AS live
+                WHERE {live.is_live}
+            ) AS worker
+            GROUP BY worker.backends, worker.queues, worker.excluded_queues, worker.is_quiet
             LIMIT %(max_rows)s::integer
         ) AS crew
     ), '[]'),

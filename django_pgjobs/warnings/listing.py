@@ -54,7 +54,7 @@ def list_warnings(
     """
     busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
-        *unserved_queues(seen.facts, seen.waiting),
+        *unserved_queues(seen),
         *unknown_tasks(seen.signs.unknown),
         *_missing_rates(seen.signs.missing_rates),
         *_failing_tasks(seen),

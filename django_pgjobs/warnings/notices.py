@@ -17,7 +17,7 @@ from django_pgjobs.queries.signs import MuteRow
 KINDS = {
     "broken": gettext_lazy("A check fails"),
     "no_worker": gettext_lazy("No worker is alive"),
-    "unserved": gettext_lazy("No worker listens to a queue"),
+    "unserved": gettext_lazy("No worker serves a queue"),
     "unknown_task": gettext_lazy("No worker knows a task"),
     "missing_rate": gettext_lazy("Jobs wait for a rate limit in vain"),
     "failing": gettext_lazy("More jobs of a task fail"),

@@ -9,7 +9,6 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.declaring.remote import is_remote_path, remote_queues
 from django_pgjobs.drawing import counted
-from django_pgjobs.queries.overview import Installation
 from django_pgjobs.queries.signs import Backlog, UnknownPath
 from django_pgjobs.values.moments import duration_in_words
 from django_pgjobs.warnings.notices import Notice
@@ -28,11 +27,11 @@ Why = Callable[[int], str]
 MAX_QUEUES = 3
 
 
-def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
-    """Yield the queues that no live worker listens to, or that no worker is alive."""
-    unserved = [row for row in waiting if row.is_unserved]
+def unserved_queues(seen: Situation) -> Iterator[Notice]:
+    """Yield the queues that no live worker serves, or that no worker is alive."""
+    unserved = [row for row in seen.waiting if row.is_unserved]
     remote = set(remote_queues()) if unserved else set()
-    if not facts.live_workers and any(row.queue_name not in remote for row in unserved):
+    if not seen.facts.live_workers and any(row.queue_name not in remote for row in unserved):
         jobs = sum(row.ready for row in unserved)
         text = ngettext(
             "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
@@ -42,20 +41,32 @@ def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Ite
         yield Notice("no_worker", text % {"jobs": counted(jobs)})
         return
     for row in unserved:
-        if row.queue_name in remote:
-            text = ngettext(
-                "%(jobs)s job waits in queue %(queue)s and no live worker over HTTP serves it.",
-                "%(jobs)s jobs wait in queue %(queue)s and no live worker over HTTP serves it.",
-                row.ready,
-            )
-        else:
-            text = ngettext(
-                "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
-                "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
-                row.ready,
-            )
+        is_quiet = any(crew.takes(row.queue_name) for crew in seen.signs.crews if crew.is_quiet)
+        text = _unserved_text(row, is_quiet=is_quiet, is_remote=row.queue_name in remote)
         values = {"jobs": counted(row.ready), "queue": row.queue_name}
         yield Notice("unserved", text % values, row.queue_name)
+
+
+def _unserved_text(row: WaitingQueue, *, is_quiet: bool, is_remote: bool) -> str:
+    if is_quiet:
+        return ngettext(
+            "%(jobs)s job waits in queue %(queue)s and all live workers that serve it were asked "
+            "to claim nothing.",
+            "%(jobs)s jobs wait in queue %(queue)s and all live workers that serve it were asked "
+            "to claim nothing.",
+            row.ready,
+        )
+    if is_remote:
+        return ngettext(
+            "%(jobs)s job waits in queue %(queue)s and no live worker over HTTP serves it.",
+            "%(jobs)s jobs wait in queue %(queue)s and no live worker over HTTP serves it.",
+            row.ready,
+        )
+    return ngettext(
+        "%(jobs)s job waits in queue %(queue)s and no live worker serves it.",
+        "%(jobs)s jobs wait in queue %(queue)s and no live worker serves it.",
+        row.ready,
+    )
 
 
 def unknown_tasks(unknown: Sequence[UnknownPath]) -> Iterator[Notice]:

@@ -112,7 +112,7 @@ def busy_queues(
     """Return the queues whose workers have no free slot while a job waits too long."""
     found = []
     for row in waiting:
-        takers = [crew for crew in crews if crew.takes(row.queue_name)]
+        takers = [crew for crew in crews if crew.takes(row.queue_name) and not crew.is_quiet]
         slots = sum(crew.slots for crew in takers)
         if not takers or row.is_paused or row.waiting_since is None or not row.ready:
             continue

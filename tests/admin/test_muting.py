@@ -58,7 +58,7 @@ def test_a_warning_is_muted_and_shown_below(admin_client: Client) -> None:
     text = admin_client.get(HOME).content.decode()
     assert f'href="{MUTE}?kind=unserved&amp;subject=reports&amp;next=' in text
     question = admin_client.get(MUTE, {"kind": "unserved", "subject": "reports", "next": HOME})
-    assert "No worker listens to a queue" in question.content.decode()
+    assert "No worker serves a queue" in question.content.decode()
     assert subjects()[1] == []
     answer = admin_client.post(MUTE, FORM | {"next": HOME})
     assert answer.headers["Location"] == HOME

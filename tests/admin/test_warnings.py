@@ -57,11 +57,11 @@ def test_jobs_that_no_worker_over_http_takes() -> None:
     assert texts() == []
 
 
-def test_jobs_that_no_worker_listens_to() -> None:
+def test_jobs_of_a_queue_that_no_worker_serves() -> None:
     make_worker(queues=["mail"])
     make_jobs(57, queue_name="reports")
     make_jobs(2, queue_name="mail")
-    assert texts() == ["57 jobs wait in queue reports and no live worker listens to it."]
+    assert texts() == ["57 jobs wait in queue reports and no live worker serves it."]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,22 @@ def test_jobs_that_no_worker_listens_to() -> None:
     ],
     ids=str,
 )
-def test_who_listens_is_asked_as_the_claim_asks(columns: dict[str, Any]) -> None:
+def test_who_serves_a_queue_is_asked_as_the_claim_asks(columns: dict[str, Any]) -> None:
     make_worker(**columns)
     make_job()
-    assert texts() == ["1 job waits in queue default and no live worker listens to it."]
+    assert texts() == ["1 job waits in queue default and no live worker serves it."]
     make_worker(queues=["default"])
+    assert texts() == []
+
+
+@pytest.mark.parametrize("order", ["quiet_requested_at", "stop_requested_at"])
+def test_workers_that_were_asked_to_claim_nothing(order: str) -> None:
+    make_worker(**{order: ago(5)})
+    make_worker("b:1", queues=["mail"])
+    make_jobs(2)
+    asked = "all live workers that serve it were asked to claim nothing."
+    assert texts() == [f"2 jobs wait in queue default and {asked}"]
+    make_worker("c:1")
     assert texts() == []
 
 
@@ -221,7 +232,7 @@ def test_a_warning_leads_to_the_jobs_that_it_counts(admin_client: Client) -> Non
     [notice] = notices()
     assert linked_ids(admin_client, notice) == set(ids)
     text = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
-    assert "43 jobs wait in queue reports &amp; more and no live worker listens to it." in text
+    assert "43 jobs wait in queue reports &amp; more and no live worker serves it." in text
     shown = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
     assert f"{reverse('admin:pgjobs_job_changelist')}?tab=ready&amp;queue=reports" in shown
 

@@ -56,7 +56,7 @@ def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
     told = json.loads(run("--json"))
     assert [(each["kind"], each["subject"]) for each in told] == [
         ("unserved", "reports"),
-        ("paused_jobs", "task:tests.tasks.add"),
+        ("paused", "task:tests.tasks.add"),
     ]
     assert told[0] == {
         "kind": "unserved",
@@ -87,7 +87,9 @@ def test_what_is_muted_is_told_as_such(run: Any) -> None:
         kind="unserved", subject="reports", reason="a new\nqueue", muted_by="ann", until=until
     )
     muted, end = run("--fail").splitlines()
-    assert muted.startswith("muted by ann until 20")
+    assert re.match(
+        r"muted by ann until \w+\.? \d+, 20\d\d \S+ \S+ \(in 59 min\), because: a ", muted
+    )
     assert muted.endswith(f"a new\\x0aqueue: {UNSERVED}")
     assert end == "nothing else is wrong."
     [told] = json.loads(run("--json"))

@@ -10,18 +10,22 @@ from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.moments import moment_in_words
 
+# The kind of the pause of a schedule, which is in its own row and not among the others.
+SCHEDULE = "schedule"
+
 
 def pause_in_words(pause: PauseRow, now: datetime, *, key: str | None = None) -> str:
     """Return since when, by whom, why and until when a pause holds.
 
     *key* is that of a job that it keeps: the pause may be of a pattern.
     """
-    texts = {
+    texts: dict[str, str] = {
         PauseKind.QUEUE: _("The queue “%(name)s” has been paused since %(since)s"),
         PauseKind.TASK: _("The task %(name)s has been paused since %(since)s"),
         PauseKind.KEY: _("The concurrency key “%(name)s” has been paused since %(since)s")
         if key is None
         else _("The concurrency key “%(key)s” has been paused as “%(name)s” since %(since)s"),
+        SCHEDULE: _("The schedule %(name)s has been paused since %(since)s"),
     }
     values = {
         "name": pause.name,
@@ -31,7 +35,7 @@ def pause_in_words(pause: PauseRow, now: datetime, *, key: str | None = None) ->
         "reason": pause.reason,
         "until": moment_in_words(pause.resume_at, now),
     }
-    text = texts[PauseKind(pause.kind)] % values
+    text = texts[pause.kind] % values
     if pause.paused_by:
         text += " " + _("by %(by)s") % values
     if pause.reason:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from django_pgjobs.control.explain import explain
 from django_pgjobs.management.arguments import add_action
-from django_pgjobs.management.printing import Write, in_english, json_text, local_time
+from django_pgjobs.management.printing import Write, in_english, json_text
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.queue_pages import list_queues
 from django_pgjobs.queries.signs import MuteRow
+from django_pgjobs.values.moments import moment_in_words
 from django_pgjobs.values.words import CONTROL, counted
 from django_pgjobs.warnings.listing import all_checks, list_warnings
 from django_pgjobs.warnings.notices import KINDS, Notice, part, shorten
@@ -29,8 +31,10 @@ What somebody has muted there is told below, and counts for no exit status.
 EPILOG = """
 examples:
   manage.py jobs doctor
-  manage.py jobs doctor --fail || mail -s "jobs need a look" ops@example.com
-  manage.py jobs doctor --json | jq '.[] | select(.kind == "unserved") | .subject'
+  out=$(manage.py jobs doctor --fail 2>&1) || echo "$out" | mail -s jobs ops@example.com
+  manage.py jobs doctor --json | jq '.[] | select(.kind == "unserved" and .muted_until == null)'
+
+docs/admin-overview.md has all kinds.
 """
 
 
@@ -65,7 +69,7 @@ def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
         for notice in shown:
             write(f"WARNING {notice.text}".translate(CONTROL))
         for notice, mute in muted:
-            write(_muted_text(notice, mute).translate(CONTROL))
+            write(_muted_text(notice, mute, situation.facts.now).translate(CONTROL))
         if not shown:
             write("nothing else is wrong." if muted else "nothing is wrong.")
     if shown and fail:
@@ -80,9 +84,10 @@ def _why(job_id: int) -> str:
         return "it has ended by now."
 
 
-def _muted_text(notice: Notice, mute: MuteRow) -> str:
+def _muted_text(notice: Notice, mute: MuteRow, now: datetime) -> str:
     said = notice.text or f"{KINDS[notice.kind]}: {notice.subject}"
-    return f"muted by {mute.muted_by} until {local_time(mute.until)}, {mute.reason}: {said}"
+    until = moment_in_words(mute.until, now)
+    return f"muted by {mute.muted_by} until {until}, because: {mute.reason}: {said}"
 
 
 def _as_values(notice: Notice, mute: MuteRow | None) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class OldestJob(NamedTuple):
 class Signs(NamedTuple):
     """What was read; the backlog of each queue, and what waits in vain in it.
 
+    *held*: of the oldest live jobs so many wait for a decision, as a predecessor failed.
     Behind them what `list_missing_rates` and `list_long_runs` return.
     """
 
@@ -116,6 +117,7 @@ class Signs(NamedTuple):
     vain: dict[str, RateLimitedQueue] = {}
     unknown: Sequence[UnknownPath] = ()
     oldest: Sequence[OldestJob] = ()
+    held: int = 0
     missing_rates: Sequence[MissingRate] = ()
     long_runs: Sequence[LongRun] = ()
 
@@ -171,6 +173,7 @@ def _signs_of(
     vain: Any,
     unknown: Any,
     oldest: Any,
+    held: Any,
     missing: Any,
     runs: Any,
 ) -> Signs:
@@ -183,6 +186,7 @@ def _signs_of(
         _vain_of(vain),
         [UnknownPath._make(row) for row in unknown],
         [OldestJob(name, job_id, _instant(since), keyed) for name, job_id, since, keyed in oldest],
+        held,
         [MissingRate._make(row) for row in missing],
         [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
     )

@@ -191,8 +191,8 @@ FROM (
 WHERE NOT asked.is_known
 ORDER BY asked.queue_name, asked.task_path
 LIMIT %(max_rows)s::integer""",
-    # Of the CTE of first jobs, beside that of unknown tasks: SELECT of each of *waiting_names*,
-    # queues, the job that has waited longest, of the first ones and of the oldest *max_old*.
+    # Of the CTE of first jobs, beside those of unknown tasks and of old jobs: SELECT of each of
+    # *waiting_names*, queues, the job that has waited longest.
     # Without those that a pause, an unknown task or a rate limit that lets none go keeps for sure.
     "oldest_jobs": """\
 SELECT DISTINCT ON (job.queue_name) job.queue_name, job.id, job.since, job.has_keys
@@ -200,18 +200,7 @@ FROM (
     SELECT {it}.* FROM {it}
     UNION ALL
     SELECT {old.as_waiting}
-    FROM (
-        SELECT
-            live.id, live.backend, live.queue_name, live.task_path, live.concurrency_key,
-            live.lane,
-            live.rate_limit_keys, live.rate_cost, live.status, live.due_at, live.hold,
-            live.ready_at, live.enqueued_at, live.run_after
-        FROM pgjobs_job_live AS live
-        ORDER BY live.id
-        LIMIT CASE
-            WHEN cardinality(%(waiting_names)s::text[]) > 0 THEN %(max_old)s::integer ELSE 0
-        END
-    ) AS old
+    FROM old_job AS old
     WHERE {old.is_ready}
 ) AS job
 WHERE

@@ -10,16 +10,17 @@
 --     become ready next, that are looked at for tasks which no worker knows), within_seconds double
 --     precision (in this time), notes text[] (those of jobs that were put off for it);
 --     waiting_names text[] (queues of which the job that waits longest is wanted), max_old integer
---     (the oldest live jobs, that are looked at for it)
+--     (the oldest live jobs, that are looked at for it and for such as are held)
 -- Returns: one row: what live workers take, whether they were asked to claim nothing, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; the pauses of tasks and keys, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
+--     JSON; the pauses, also of schedules, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
 --     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
 --     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
 --     queues and tasks whose jobs wait for a worker that knows the task, as JSON; the job of a
 --     queue that has waited longest, since when, and whether it has keys, as JSON: none that is
---     paused or waits in vain; the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
+--     paused or waits in vain; how many of the oldest live jobs are held, because a predecessor
+--     failed; the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_ready, pgjobs_job_due, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
 --     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
@@ -82,6 +83,16 @@ missing AS MATERIALIZED (
 {max_next.first_jobs},
 unknown AS MATERIALIZED (
     {first_job.unknown_tasks}
+),
+-- Jobs that wait for ever are the oldest by and by.
+old_job AS MATERIALIZED (
+    SELECT
+        job.id, job.backend, job.queue_name, job.task_path, job.concurrency_key, job.lane,
+        job.rate_limit_keys, job.rate_cost, job.status, job.due_at, job.hold, job.ready_at,
+        job.enqueued_at, job.run_after
+    FROM pgjobs_job_live AS job
+    ORDER BY job.id
+    LIMIT %(max_old)s::integer
 )
 SELECT
     COALESCE((
@@ -137,8 +148,17 @@ SELECT
             SELECT
                 pause.kind, pause.name, pause.reason, pause.paused_by,
                 date_part('epoch', {pause.paused_at.in_calendar}) AS paused_at,
-                date_part('epoch', pause.resume_at) AS resume_at
-            FROM ({max_rows.pauses}) AS pause
+                date_part('epoch', {pause.resume_at.or_never}) AS resume_at
+            FROM pgjobs_pause AS pause
+            WHERE {pause.holds}
+            UNION ALL
+            SELECT
+                'schedule', schedule.name, schedule.pause_reason, schedule.paused_by,
+                date_part('epoch', {schedule.paused_at.in_calendar}), NULL
+            FROM pgjobs_schedule AS schedule
+            WHERE schedule.paused_at IS NOT NULL AND schedule.retired_at IS NULL
+            ORDER BY kind, name
+            LIMIT %(max_rows)s::integer
         ) AS paused
     ), '[]'),
     COALESCE((
@@ -200,6 +220,11 @@ SELECT
             )
         FROM ({first_job.oldest_jobs}) AS oldest
     ), '[]'),
+    (
+        SELECT count(*)
+        FROM old_job
+        WHERE old_job.status = 'ready' AND old_job.hold = 'predecessor failed'
+    ),
     COALESCE((
         SELECT
             json_agg(

@@ -26,7 +26,6 @@ from django_pgjobs.warnings.of_queues import (
     Why,
     growing_queues,
     long_waits,
-    paused_queues,
     queues_without_slots,
     unknown_tasks,
     unserved_queues,
@@ -65,8 +64,8 @@ def list_warnings(
         *_troubled_schedules(seen.facts.troubled),
         *_lost_workers(seen.facts),
         *_standing_batches(seen.facts.standing),
-        *paused_queues(seen.waiting),
-        *_paused_jobs(seen),
+        *_held_jobs(seen.signs.held),
+        *_pauses(seen),
         *_server(seen.facts),
         *_versions(seen.facts),
         *_failed_checks(problems),
@@ -179,12 +178,14 @@ def _troubled_schedules(troubled: Sequence[TroubledSchedule]) -> Iterator[Notice
 def _lost_workers(facts: Installation) -> Iterator[Notice]:
     if facts.lost_workers:
         text = ngettext(
-            "%(workers)s worker was lost in the last hour: it said no goodbye. What it ran is run "
-            "again.",
-            "%(workers)s workers were lost in the last hour: they said no goodbye. What they ran "
-            "is run again.",
+            "%(workers)s worker was lost in the last hour: it said no goodbye.",
+            "%(workers)s workers were lost in the last hour: they said no goodbye.",
             facts.lost_workers,
         )
+        if facts.live_workers:
+            text += " " + _("Jobs that were running there run again.")
+        else:
+            text += " " + _("Jobs that were running there run again when a worker is alive.")
         values = {"workers": counted(facts.lost_workers)}
         yield Notice("lost_workers", text % values)
 
@@ -199,11 +200,23 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         yield Notice("batch", text % {"name": name}, str(batch.id))
 
 
-def _paused_jobs(seen: Situation) -> Iterator[Notice]:
-    """Yield the tasks and keys that are paused, whether jobs of them wait or not."""
+def _held_jobs(number: int) -> Iterator[Notice]:
+    if number:
+        text = ngettext(
+            "%(jobs)s of the oldest jobs is held, because a job before it failed: requeue that "
+            "one, run this one all the same, or cancel it.",
+            "%(jobs)s of the oldest jobs are held, because a job before them failed: requeue that "
+            "one, run these all the same, or cancel them.",
+            number,
+        )
+        yield Notice("held", text % {"jobs": counted(number)})
+
+
+def _pauses(seen: Situation) -> Iterator[Notice]:
+    """Yield what is paused, whether jobs wait for it or not."""
     for pause in seen.signs.pauses:
         text = pause_in_words(pause, seen.facts.now)
-        yield Notice("paused_jobs", text, f"{pause.kind}:{pause.name}")
+        yield Notice("paused", text, f"{pause.kind}:{pause.name}")
 
 
 def _server(facts: Installation) -> Iterator[Notice]:

@@ -165,16 +165,3 @@ def growing_queues(
             "time": duration_in_words(growth.seconds),
         }
         yield Notice("growth", text % values, growth.queue_name)
-
-
-def paused_queues(waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
-    """Yield the queues that are paused while jobs wait in them."""
-    for row in waiting:
-        if row.is_paused and row.ready:
-            text = ngettext(
-                "Queue %(queue)s is paused and %(jobs)s job waits in it.",
-                "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
-                row.ready,
-            )
-            values = {"queue": row.queue_name, "jobs": counted(row.ready)}
-            yield Notice("paused", text % values, row.queue_name)

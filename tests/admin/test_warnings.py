@@ -25,6 +25,7 @@ from tests import helpers
 from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
 from tests.factories import ago, make_batch, make_job, make_jobs, make_running_job, make_worker
 from tests.http import tasks as remote
+from tests.schedules.support import make_schedule
 
 __all__ = ["no_dead_rows"]
 
@@ -142,7 +143,7 @@ def test_a_job_that_a_pause_keeps_is_none_that_waits_for_long(target: dict[str, 
     make_worker(task_paths=["tests.tasks.add", "tests.tasks.fail"])
     pause(**target)
     make_job(concurrency_key="shop:1", enqueued_at=ago(900))
-    assert [notice.kind for notice in notices()] == ["paused_jobs"]
+    assert [notice.kind for notice in notices()] == ["paused"]
     job_id = make_job("tests.tasks.fail", enqueued_at=ago(400))
     assert texts()[0].startswith(f"Job {job_id}, the oldest of queue default that may run")
 
@@ -168,15 +169,49 @@ def test_a_worker_that_was_lost() -> None:
     make_worker("d:1", lost=True, ended_at=ago(9_000))
     make_worker("e:1", ended_at=ago(60))
     [text] = texts()
-    assert text.startswith("2 workers were lost in the last hour")
+    assert text == (
+        "2 workers were lost in the last hour: they said no goodbye. Jobs that were running there "
+        "run again."
+    )
 
 
-def test_a_paused_queue_in_which_jobs_wait() -> None:
+def test_what_lost_workers_ran_waits_for_a_live_one() -> None:
+    make_worker(lost=True, ended_at=ago(60))
+    [text] = texts()
+    assert text.endswith("run again when a worker is alive.")
+
+
+def test_jobs_that_wait_for_a_decision_are_told_of(admin_client: Client) -> None:
     make_worker()
-    Pause.objects.create(kind="queue", name="default")
+    make_job(hold="dependencies", waits_for=1)
     assert texts() == []
-    make_job(enqueued_at=ago(9_000))
-    assert texts() == ["Queue default is paused and 1 job waits in it."]
+    ids = make_jobs(2, hold="predecessor failed")
+    [notice] = notices()
+    assert notice.text.startswith("2 of the oldest jobs are held, because a job before them failed")
+    assert notice.kind == "held"
+    assert set(ids) < linked_ids(admin_client, notice)
+
+
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_a_paused_queue_with_jobs_and_without(jobs: int) -> None:
+    make_worker()
+    pause(queue="default", by="ann", reason="PDF bug")
+    make_jobs(jobs, enqueued_at=ago(9_000))
+    [notice] = notices()
+    assert (notice.kind, notice.subject) == ("paused", "queue:default")
+    assert notice.text.startswith("The queue “default” has been paused since ")
+    assert notice.text.endswith(" by ann, because: PDF bug.")
+
+
+def test_a_paused_schedule() -> None:
+    make_worker()
+    columns = {"paused_at": timezone.now(), "paused_by": "ann", "pause_reason": "PDF bug"}
+    make_schedule("nightly", **columns)
+    make_schedule("gone", **columns, retired_at=timezone.now())
+    [notice] = notices()
+    assert notice.text.startswith("The schedule nightly has been paused since ")
+    assert notice.text.endswith(" by ann, because: PDF bug.")
+    assert page_of(notice).page == "pgjobs_schedule_changelist"
 
 
 def test_workers_of_different_versions() -> None:

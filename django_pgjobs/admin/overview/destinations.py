@@ -10,10 +10,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.numbers import jobs_query
+from django_pgjobs.control.pause_words import SCHEDULE
 from django_pgjobs.warnings.notices import OTHERS, Notice
 
 # Kinds whose texts say for how long by now, or how many dead rows there are.
-PASSING = frozenset({"stuck", "busy", "long_wait", "transaction", "dead_rows", "paused_jobs"})
+PASSING = frozenset({"stuck", "busy", "long_wait", "transaction", "dead_rows", "paused"})
 JOBS = "pgjobs_job_changelist"
 QUEUES = "pgjobs_queuesettings_changelist"
 # Kinds that one page shows, whatever they are about.
@@ -21,7 +22,7 @@ PAGES = {
     "missing_rate": "pgjobs_ratelimit_changelist",
     "schedule": "pgjobs_schedule_changelist",
     "lost_workers": "pgjobs_worker_changelist",
-    "paused_jobs": QUEUES,
+    "paused": QUEUES,
     "transaction": "pgjobs_job_system",
     "dead_rows": "pgjobs_job_system",
     "versions": "pgjobs_worker_changelist",
@@ -55,12 +56,16 @@ def page_of(notice: Notice) -> WarningPage:
     """Return where a warning leads: to the ready jobs of its queue, unless it is about another."""
     if notice.subject == OTHERS:
         return WarningPage(OF_OTHERS.get(notice.kind, QUEUES))
+    if notice.kind == "paused" and notice.subject.startswith(f"{SCHEDULE}:"):
+        return WarningPage(PAGES["schedule"])
     if notice.kind in PAGES:
         return WarningPage(PAGES[notice.kind])
     if notice.kind in ROWS:
         return WarningPage(ROWS[notice.kind], int(notice.subject))
     if notice.kind == "failing":
         query = jobs_query("failed", {"task": notice.subject}, since=notice.since)
+    elif notice.kind == "held":
+        query = jobs_query("blocked")
     elif notice.kind == "unknown_task":
         query = jobs_query("all", {"task": notice.subject})
     else:

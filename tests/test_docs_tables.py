@@ -17,6 +17,7 @@ from django_pgjobs import JobResult, Task, compat, exceptions, testing
 from django_pgjobs.declaring.option_names import OF_DECLARATIONS
 from django_pgjobs.models import RateLimit
 from django_pgjobs.models.batch_async import AsyncBatch
+from django_pgjobs.warnings.notices import KINDS
 from django_pgjobs.worker.process import exit_status
 from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.state import CONNECTED_ROLES
@@ -198,3 +199,8 @@ def test_the_diagram_of_a_jobs_life_has_every_outcome() -> None:
     assert set(ARROWS) == set(Kind)
     for arrow in (arrow for arrows in ARROWS.values() for arrow in arrows):
         assert any(line.startswith(arrow) for line in shown), arrow
+
+
+def test_the_kinds_of_warnings_are_documented_in_their_order() -> None:
+    cells = rows_of("admin-overview.md", "What it warns of")
+    assert [name for cell in cells for name in NAME.findall(cell)] == list(KINDS)

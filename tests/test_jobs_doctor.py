@@ -16,8 +16,8 @@ from django.utils import timezone, translation
 from django_pgjobs import checks, pause
 from django_pgjobs.models import Mute, RateLimit
 from django_pgjobs.queries.database import job_cursor
-from tests.admin.warning_support import ago, no_dead_rows
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.warning_support import no_dead_rows
+from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
 

@@ -37,15 +37,6 @@ WHERE
     AND (%(ids)s::bigint[] IS NULL OR job.id = ANY (%(ids)s::bigint[]))
 ORDER BY job.last_attempted_at, job.id
 LIMIT %(max_runs)s::integer""",
-    # Of a parameter, the most rows: what list_pauses.sql tells.
-    "pauses": """\
-SELECT
-    pause.kind, pause.name, pause.reason, pause.paused_by, pause.paused_at,
-    {pause.resume_at.or_never} AS resume_at
-FROM pgjobs_pause AS pause
-WHERE pause.kind <> 'queue' AND {pause.holds}
-ORDER BY pause.kind, pause.name
-LIMIT %({it})s::integer""",
     # Of a parameter, the most lanes: what list_missing_rates.sql tells, which has the parameters.
     "missing_rates": r"""WITH RECURSIVE head AS (
     (

@@ -11,19 +11,21 @@
 --     precision (in this time), notes text[] (those of jobs that were put off for it);
 --     waiting_names text[] (queues of which the job that waits longest is wanted), max_old integer
 --     (the oldest live jobs, that are looked at for it and for such as are held)
--- Returns: one row: what live workers take, whether they were asked to claim nothing, the sum of their slots and of the
---     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
---     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; the pauses, also of schedules, as JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
---     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait
---     for a rate limit that lets none go, and since when the oldest other one waits or NULL, as JSON;
---     queues and tasks whose jobs wait for a worker that knows the task, as JSON; the job of a
---     queue that has waited longest, since when, and whether it has keys, as JSON: none that is
---     paused or waits in vain; how many of the oldest live jobs are held, because a predecessor
---     failed; the rows of list_missing_rates.sql and of list_long_runs.sql, as JSON
+-- Returns: one row: what live workers take, the sum of their slots and of the jobs in threads that
+--     they hold, and whether they were asked to claim nothing, as JSON; tasks of which many jobs
+--     failed, as JSON: since when, how many failed and succeeded, both up to the same moment; the
+--     warnings that are muted, as JSON; all pauses, also those of schedules, as JSON; how many jobs
+--     were ready in each of these queues, by time, as JSON: with the seconds from the first sample to
+--     the last, and whether one was cut; how many ready jobs of a queue wait for a rate limit that
+--     lets none go, and since when the oldest other one waits or NULL, as JSON; queues and tasks whose
+--     jobs wait for a worker that knows the task, as JSON; the job of each queue that waits longest,
+--     since when, and whether it has keys, as JSON: none that is paused or waits in vain; how many of
+--     the oldest live jobs are held, because a predecessor failed; the rows of list_missing_rates.sql
+--     and of list_long_runs.sql, as JSON
 -- Locks: none
--- Index: pgjobs_job_running, pgjobs_job_ready, pgjobs_job_due, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
---     pgjobs_queue_sample_measured, pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
+-- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
+--     pgjobs_queue_sample_measured, pgjobs_job_ready, pgjobs_job_ready_lanes, pgjobs_job_due,
+--     pgjobs_rate_limit_pkey
 WITH RECURSIVE span AS MATERIALIZED (
     SELECT
         date_trunc(

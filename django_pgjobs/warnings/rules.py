@@ -127,7 +127,7 @@ def late_queues(waiting: Iterable[WaitingQueue], now: datetime) -> Iterator[str]
     for row in waiting:
         since = row.waiting_since
         is_late = since is not None and (now - since).total_seconds() > LONG_WAIT_SECONDS
-        if is_late and not row.is_paused and not row.is_unserved:
+        if is_late and row.is_served:
             yield row.queue_name
 
 

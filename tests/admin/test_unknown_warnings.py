@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from django_pgjobs.models import Job
-from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
-from tests.factories import make_job, make_jobs, make_worker
+from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
+from tests.factories import ago, make_job, make_jobs, make_worker
 from tests.http import tasks as remote
 
 __all__ = ["no_dead_rows"]

@@ -13,19 +13,17 @@ from django.urls import reverse
 from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs import pause
 from django_pgjobs.admin.overview.destinations import page_of
 from django_pgjobs.models import Pause, QueueSettings, RateLimit, Statistic
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.warnings import listing, situation
-from django_pgjobs.warnings.listing import list_warnings
+from django_pgjobs.warnings.listing import light_checks, list_warnings
 from django_pgjobs.warnings.notices import HARM, shorten
 from django_pgjobs.warnings.situation import Situation
 from tests import helpers
 from tests.admin.warning_support import linked_ids, no_dead_rows, notices, texts
 from tests.factories import ago, make_batch, make_job, make_jobs, make_running_job, make_worker
 from tests.http import tasks as remote
-from tests.schedules.support import make_schedule
 
 __all__ = ["no_dead_rows"]
 
@@ -138,16 +136,6 @@ def test_a_job_that_a_limit_may_keep_is_not_said_to_be_free() -> None:
     assert texts()[1].startswith(f"Job {job_id}, the oldest of queue mail, has waited for 8 min.")
 
 
-@pytest.mark.parametrize("target", [{"task": "tests.tasks.add"}, {"key": "shop:*"}], ids=str)
-def test_a_job_that_a_pause_keeps_is_none_that_waits_for_long(target: dict[str, str]) -> None:
-    make_worker(task_paths=["tests.tasks.add", "tests.tasks.fail"])
-    pause(**target)
-    make_job(concurrency_key="shop:1", enqueued_at=ago(900))
-    assert [notice.kind for notice in notices()] == ["paused"]
-    job_id = make_job("tests.tasks.fail", enqueued_at=ago(400))
-    assert texts()[0].startswith(f"Job {job_id}, the oldest of queue default that may run")
-
-
 def test_a_job_of_an_unknown_task_is_none_that_waits_for_long() -> None:
     make_worker()
     make_job("shop.tasks.gone", enqueued_at=ago(900))
@@ -192,28 +180,6 @@ def test_jobs_that_wait_for_a_decision_are_told_of(admin_client: Client) -> None
     assert set(ids) < linked_ids(admin_client, notice)
 
 
-@pytest.mark.parametrize("jobs", [0, 2])
-def test_a_paused_queue_with_jobs_and_without(jobs: int) -> None:
-    make_worker()
-    pause(queue="default", by="ann", reason="PDF bug")
-    make_jobs(jobs, enqueued_at=ago(9_000))
-    [notice] = notices()
-    assert (notice.kind, notice.subject) == ("paused", "queue:default")
-    assert notice.text.startswith("The queue “default” has been paused since ")
-    assert notice.text.endswith(" by ann, because: PDF bug.")
-
-
-def test_a_paused_schedule() -> None:
-    make_worker()
-    columns = {"paused_at": timezone.now(), "paused_by": "ann", "pause_reason": "PDF bug"}
-    make_schedule("nightly", **columns)
-    make_schedule("gone", **columns, retired_at=timezone.now())
-    [notice] = notices()
-    assert notice.text.startswith("The schedule nightly has been paused since ")
-    assert notice.text.endswith(" by ann, because: PDF bug.")
-    assert page_of(notice).page == "pgjobs_schedule_changelist"
-
-
 def test_workers_of_different_versions() -> None:
     make_worker(version="0.2")
     make_worker("b:1", version="0.3")
@@ -254,9 +220,9 @@ def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any)
 
 def test_many_settings_that_are_wrong(settings: Any) -> None:
     settings.PGJOBS = {f"KEY_{number}": 1 for number in range(7)}
-    said = [notice.text for notice in shorten(list_warnings(Situation(facts())))]
+    said = [notice.text for notice in shorten(list_warnings(Situation(facts()), light_checks()))]
     assert said[0] == "unknown key 'KEY_0' in PGJOBS. Remove it."
-    assert said[5:] == ["There are more settings like that."]
+    assert said[5:] == ["More checks fail: see manage.py check."]
 
 
 def test_a_warning_leads_to_the_jobs_that_it_counts(admin_client: Client) -> None:
@@ -387,18 +353,3 @@ def test_jobs_that_look_stuck(admin_client: Client) -> None:
 def test_the_page_of_stuck_jobs_without_any(admin_client: Client) -> None:
     text = admin_client.get(reverse("admin:pgjobs_job_stuck")).content.decode()
     assert "No running job looks stuck." in text
-
-
-def test_what_is_paused_beside_queues(admin_client: Client) -> None:
-    """Nobody knows which jobs wait for it: whoever looks at an empty queue is told all the same."""
-    pause(task="tests.tasks.add", by="ann", reason="PDF bug")
-    pause(key="shop:*", until=timezone.now() + timedelta(hours=1))
-    key, task = notices()
-    assert key.text.startswith("The concurrency key “shop:*” has been paused since ")
-    assert "; it resumes " in key.text
-    assert task.text.startswith("The task tests.tasks.add has been paused since ")
-    assert task.text.endswith(" by ann, because: PDF bug.")
-    assert (page_of(task).page, task.subject) == (
-        "pgjobs_queuesettings_changelist",
-        "task:tests.tasks.add",
-    )

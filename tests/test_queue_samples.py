@@ -133,6 +133,7 @@ class TestSizes:
                 max_jobs=1,
                 max_rows=1,
                 queue_names=["mail"],
+                waiting_names=[],
                 sampled=seconds,
                 max_live=0,
                 max_lanes=1,

@@ -69,12 +69,14 @@ def test_a_last_run_that_failed_is_told_until_the_next(admin_client: Client) -> 
     assert warnings() == []
 
 
-@pytest.mark.parametrize("column", ["paused_at", "retired_at"])
-def test_what_does_not_run_is_no_warning(column: str) -> None:
+@pytest.mark.parametrize(("column", "count"), [("paused_at", 1), ("retired_at", 0)])
+def test_what_does_not_run_is_told_only_as_paused(column: str, count: int) -> None:
     make_schedule()
     late = timezone.now() - timedelta(hours=1)
     Schedule.objects.update(next_at=late, error="x", **{column: late}, **job_of("failed"))
-    assert warnings() == []
+    said = warnings()
+    assert len(said) == count
+    assert all(text.startswith("The schedule each hour has been paused since") for text in said)
 
 
 def test_not_all_of_many_are_named() -> None:

@@ -52,7 +52,8 @@ def test_stats_is_watched(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", stop)
-    call_command("jobs", "stats", "--watch", stdout=screen)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("jobs", "stats", "--watch", stdout=screen)
     assert screen.getvalue().startswith("--- 20")
 
 

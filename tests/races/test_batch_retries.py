@@ -233,7 +233,7 @@ def test_a_tree_that_is_being_deleted_is_not_retried() -> None:
     with pytest.raises(JobError, match=rf"workflow {flow.pk} is being deleted"):
         flow.retry()
     [left] = Job.objects.filter(batch_id=flow.pk)
-    with pytest.raises(JobError, match=rf"its workflow {flow.pk} is being deleted"):
+    with pytest.raises(JobError, match=rf"the workflow of its batch {flow.pk} is being deleted"):
         left.requeue()
     flow.delete()
     assert not Batch.objects.exists()

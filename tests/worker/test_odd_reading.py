@@ -52,6 +52,8 @@ ANSWERS: dict[str, Any] = {
     "marked": [1],
     "queue_names": None,
     "also_names": [],
+    "waiting_names": ["default"],
+    "notes": ["unknown task"],
     "task_paths": None,
     "detailed": True,
     "detailed_paths": [],

@@ -95,21 +95,14 @@ def process_text(text: str) -> str:
     return qualified(written_out(text), Process.schema)
 
 
-def execute(
-    cursor: Cursor, name: str, params: Mapping[str, Any], *, has_instants: bool = True
-) -> None:
-    """Send statement *name*; a pipeline gives its rows later.
-
-    If its rows have no timestamptz (*has_instants*), a cursor of Django's need not learn to read
-    it, which is a twentieth of an enqueue.
-    """
+def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:
+    """Send statement *name*; a pipeline gives its rows later."""
     if isinstance(cursor, RawCursor):
         schema = cursor.schema if isinstance(cursor, OwnCursor) else Process.schema
         text, names = raw_statement(name, schema=schema)
         cursor.execute(text, [params[name] for name in names])
     else:
-        if has_instants:
-            read_any_instant(cursor)
+        read_any_instant(cursor)
         cursor.execute(statement(name, schema=Process.schema), params)
 
 
@@ -141,11 +134,9 @@ class InstantLoader(Loader):
             return EARLIEST if is_early else LATEST
 
 
-def fetch(
-    cursor: Cursor, name: str, params: Mapping[str, Any], *, has_instants: bool = True
-) -> list[Any]:
-    """Send statement *name* as `execute` and return its rows as tuples."""
-    execute(cursor, name, params, has_instants=has_instants)
+def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
+    """Send statement *name* and return its rows as tuples."""
+    execute(cursor, name, params)
     return cursor.fetchall()
 
 

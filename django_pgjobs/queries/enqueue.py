@@ -90,7 +90,7 @@ class JobLine(NamedTuple):
 def insert_job(
     cursor: Cursor, row: TaskColumns, line: JobLine, start: StartColumns | None
 ) -> tuple[int, datetime, datetime | None]:
-    """Insert one job; return its id, `enqueued_at` and `run_after`.
+    """Insert one job on Django's connection; return its id, `enqueued_at` and `run_after`.
 
     *start* is None if its line has no keys either.
     """
@@ -100,7 +100,9 @@ def insert_job(
         params |= start
         params["concurrency_key"] = line.concurrency_key
         params["rate_limit_keys"] = line.rate_limit_keys
-    [(job_id, enqueued_at, run_after)] = fetch(cursor, name, params, has_instants=False)
+    # Its times are in UTC: the cursor need not learn to read such as have a zone.
+    cursor.execute(process_statement(name), params)
+    [(job_id, enqueued_at, run_after)] = cursor.fetchall()
     start_at = None if run_after is None else run_after.replace(tzinfo=UTC)
     return job_id, enqueued_at.replace(tzinfo=UTC), start_at
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
@@ -128,15 +128,28 @@ def test_a_job_whose_change_waited_for_a_lock_is_left_alone_for_a_moment_only(
     assert left_alone() == []
 
 
+def rename_column(before: str, after: str) -> None:
+    """Rename a column of jobs, once more if that and a worker waited for each other."""
+    for _ in range(20):
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER TABLE pgjobs_job RENAME COLUMN {before} TO {after}")
+        except OperationalError as error:
+            if not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
+                raise
+        else:
+            return
+    raise AssertionError(f"workers never let go of the table to rename {before}")
+
+
 @contextlib.contextmanager
 def lacking(column: str) -> Iterator[None]:
     """Let jobs have no such column, as if a migration were still to come."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE pgjobs_job RENAME COLUMN {column} TO hidden")
-        try:
-            yield
-        finally:
-            cursor.execute(f"ALTER TABLE pgjobs_job RENAME COLUMN hidden TO {column}")
+    rename_column(column, "hidden")
+    try:
+        yield
+    finally:
+        rename_column("hidden", column)
 
 
 def test_no_job_is_passed_over_for_what_the_schema_lacks(

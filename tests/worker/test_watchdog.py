@@ -11,6 +11,7 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs import JobTimeout, Task, cancel
+from django_pgjobs.compat import TaskResult, task_started
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, JobReleased, LeaseLost
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker import attempt as attempt_module
@@ -108,6 +109,27 @@ def test_cancelling_a_running_job_ends_it(start_thread: Start, task: Task, liste
     assert cancel(job)
     wait_until(lambda: get_job(job.id).status == "cancelled")
     assert get_job(job.id).errors == []
+
+
+def test_an_async_job_that_is_cancelled_before_it_begins_never_runs(
+    start_thread: Start, gate: Gate
+) -> None:
+    """Else it would run on beside a row that says that it was cancelled, and nothing ends it."""
+
+    def cancel_first(sender: object, task_result: TaskResult, **kwargs: object) -> None:
+        cancel(task_result)
+        wait_until(lambda: held[int(task_result.id)].interrupted_by)
+
+    worker = start_thread()
+    held = worker.runner.state.held
+    task_started.connect(cancel_first)
+    try:
+        job = tasks.wait_at_gate_async.enqueue()
+        wait_until(lambda: get_job(job.id).status == "cancelled")
+    finally:
+        task_started.disconnect(cancel_first)
+    assert worker.stop() == 0
+    assert not gate.entered.acquire(blocking=False)
 
 
 def test_a_job_that_ends_although_it_was_cancelled_is_what_it_came_to(

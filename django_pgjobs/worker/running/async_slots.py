@@ -223,10 +223,14 @@ class AsyncSlots(Capacity):
         return calling.prepare(attempt)
 
     async def _call(self, attempt: Attempt, call: calling.TaskCall) -> Any:
+        def cancel_body() -> None:  # On the loop, which has made the body by then.
+            body.cancel()
+
+        # Before there is a body: one that was interrupted already would run on by itself.
+        attempt.arm(cancel_async=lambda: self._call_soon(cancel_body))
         # A task of its own, so that a cancellation ends the job and never its bookkeeping.
         body = self._loop.create_task(_body(attempt, call))
         self._note_task(body, attempt)
-        attempt.arm(cancel_async=lambda: self._call_soon(body.cancel))
         await asyncio.wait([body])
         if body.cancelled():
             raise attempt.interrupted_by or asyncio.CancelledError

@@ -18,6 +18,7 @@ from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
@@ -91,14 +92,9 @@ class Claiming:
     def __init__(self, **options: Any) -> None:
         self.options = make_options(**({"concurrency": 4} | options))
         self.state = WorkerState(self.options, "test:1")
-        callbacks: dict[str, Callable[..., None]] = {
-            "on_start": ignore,
-            "on_done": ignore,
-            "on_empty": ignore,
-            "on_crash": ignore,
-        }
-        self.slots = Slots(self.options, **callbacks)
-        self.async_slots = AsyncSlots(self.options, **callbacks)
+        callbacks = SlotCallbacks(ignore, ignore, ignore, ignore)
+        self.slots = Slots(self.options, callbacks)
+        self.async_slots = AsyncSlots(self.options, callbacks)
         self.demand = Demand(self.state, self.slots, self.async_slots, lambda: False)
 
     def run(self, count: int, *, seconds_ago: float = 0.0) -> None:

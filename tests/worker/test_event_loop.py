@@ -14,6 +14,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.process.exit_status import EXIT_RESTART
 from django_pgjobs.worker.running import loop_watch, watchdog
 from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.stillness import WAITS
 from tests import tasks
@@ -238,10 +239,12 @@ class Loop:
         self.crashes: list[str] = []
         self.slots = AsyncSlots(
             make_options(),
-            on_start=lambda attempt: None,
-            on_done=lambda attempt, outcome: self.kinds.append(outcome.kind),
-            on_empty=lambda: None,
-            on_crash=self.crashes.append,
+            SlotCallbacks(
+                on_start=lambda attempt: None,
+                on_done=lambda attempt, outcome: self.kinds.append(outcome.kind),
+                on_empty=lambda: None,
+                on_crash=self.crashes.append,
+            ),
         )
 
     def begin(self, number: int, task: Task[Any, Any]) -> None:

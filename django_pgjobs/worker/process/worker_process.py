@@ -52,6 +52,7 @@ from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import failure, settle, timeout_of
+from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
@@ -94,21 +95,9 @@ class WorkerProcess:
         self._build_watchers()
 
     def _build_slots(self) -> None:
-        options, crash = self._options, self._crashed
-        self.slots = Slots(
-            options,
-            on_start=self._begin,
-            on_done=self._done,
-            on_empty=self._wants_more,
-            on_crash=crash,
-        )
-        self.async_slots = AsyncSlots(
-            options,
-            on_start=self._begin,
-            on_done=self._done,
-            on_empty=self._wants_more,
-            on_crash=crash,
-        )
+        callbacks = SlotCallbacks(self._begin, self._done, self._wants_more, self._crashed)
+        self.slots = Slots(self._options, callbacks)
+        self.async_slots = AsyncSlots(self._options, callbacks)
 
     def _build_roles(self) -> None:
         options, state, crash = self._options, self.state, self._crashed

@@ -20,12 +20,11 @@ from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import calling
-from django_pgjobs.worker.running.capacity import Capacity
+from django_pgjobs.worker.running.capacity import Capacity, SlotCallbacks
 from django_pgjobs.worker.running.forks import watched
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.loop_watch import LoopWatch
 from django_pgjobs.worker.running.outcome import Outcome, success
-from django_pgjobs.worker.running.slots import Done
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -37,21 +36,10 @@ logger = get_logger(__name__)
 class AsyncSlots(Capacity):
     """Up to `options.async_concurrency` async jobs on an event loop of their own."""
 
-    def __init__(
-        self,
-        options: Options,
-        *,
-        on_start: Callable[[Attempt], None],
-        on_done: Done,
-        on_empty: Callable[[], None],
-        on_crash: Callable[[str], None],
-    ) -> None:
+    def __init__(self, options: Options, callbacks: SlotCallbacks) -> None:
         super().__init__(options.async_concurrency, options.claim_limit, is_async=True)
         self._options = options
-        self._on_start = on_start
-        self._on_done = on_done
-        self._on_empty = on_empty
-        self._on_crash = on_crash
+        self._callbacks = callbacks
         self._loop = asyncio.new_event_loop()
         self._asked_to_end = asyncio.Event()
         self._thread: threading.Thread | None = None
@@ -150,13 +138,13 @@ class AsyncSlots(Capacity):
             await asyncio.wait(left)
 
     def _note_crash(self, error: BaseException) -> None:
-        self._on_crash("event loop")
+        self._callbacks.on_crash("event loop")
         logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
     def _begin(self) -> None:
         """Begin submitted jobs; tell the pump if it took this loop for blocked."""
         if self._watch.answer():
-            self._on_empty()
+            self._callbacks.on_empty()
         self._fill()
 
     def _fill(self) -> None:
@@ -172,7 +160,7 @@ class AsyncSlots(Capacity):
             task = self._loop.create_task(self._run(attempt))
             self._note_task(task, attempt)
             if not self.buffer:
-                self._on_empty()
+                self._callbacks.on_empty()
 
     def _note_task(self, task: asyncio.Task[Any], attempt: Attempt) -> None:
         self._attempts[task] = attempt
@@ -180,13 +168,13 @@ class AsyncSlots(Capacity):
 
     async def _run(self, attempt: Attempt) -> None:
         try:
-            self._on_start(attempt)
+            self._callbacks.on_start(attempt)
             outcome = await self._outcome_of(attempt)
             if len(self.running) == 1:
                 await sync_to_async(clean_connections, thread_sensitive=True)(attempt)
             self.running.discard(attempt)
             self.note_duration(outcome.duration)
-            self._on_done(attempt, outcome)
+            self._callbacks.on_done(attempt, outcome)
             self._fill()
         except Exception as error:
             # asyncio would keep it to itself, and the job would never end.

@@ -8,9 +8,12 @@ is, the more that is.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.buffer import Buffer
+from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.stillness import WAITS
 
 PREFETCH_SECONDS = 0.05
@@ -33,6 +36,18 @@ def most_ahead(distance: float) -> int:
     No claim asks for more either, and as many outcomes may travel together.
     """
     return min(MOST_PREFETCH, int(MAX_PREFETCH * (1 + distance / FAR_SECONDS)))
+
+
+class SlotCallbacks(NamedTuple):
+    """What slots tell their worker: an attempt begins or has ended, they want more, they crashed.
+
+    The first two are called by what runs the attempt.
+    """
+
+    on_start: Callable[[Attempt], None]
+    on_done: Callable[[Attempt, Outcome], object]
+    on_empty: Callable[[], None]
+    on_crash: Callable[[str], None]
 
 
 class Capacity:

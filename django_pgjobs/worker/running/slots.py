@@ -8,43 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.calling import needs_reset, run_in_thread
-from django_pgjobs.worker.running.capacity import Capacity
+from django_pgjobs.worker.running.capacity import Capacity, SlotCallbacks
 from django_pgjobs.worker.running.housekeeping import (
     clean_connections,
     close_connections,
     drop_dead_connections,
 )
-from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
 logger = get_logger(__name__)
 
-Done = Callable[[Attempt, Outcome], object]
-
 
 class Slots(Capacity):
     """Up to `options.concurrency` threads, started when they are first needed."""
 
-    def __init__(
-        self,
-        options: Options,
-        *,
-        on_start: Callable[[Attempt], None],
-        on_done: Done,
-        on_empty: Callable[[], None],
-        on_crash: Callable[[str], None],
-    ) -> None:
+    def __init__(self, options: Options, callbacks: SlotCallbacks) -> None:
         super().__init__(options.concurrency, options.claim_limit, is_async=False)
         self._options = options
-        self._on_start = on_start
-        self._on_done = on_done
-        self._on_empty = on_empty
-        self._on_crash = on_crash
+        self._callbacks = callbacks
         self._ready = threading.Condition()
         self._idle = 0
         self._threads: list[threading.Thread] = []
@@ -100,11 +85,11 @@ class Slots(Capacity):
                     if self.buffer:
                         self._wake_one()
                     else:
-                        self._on_empty()
+                        self._callbacks.on_empty()
                 self._run(attempt)
             close_connections()
         except BaseException:
-            self._on_crash("slot")
+            self._callbacks.on_crash("slot")
             logger.critical("a slot crashed; the worker ends", exc_info=True)
 
     def _next(self) -> Attempt | None:
@@ -123,13 +108,13 @@ class Slots(Capacity):
 
     def _run(self, attempt: Attempt) -> None:
         try:
-            self._on_start(attempt)
+            self._callbacks.on_start(attempt)
             drop_dead_connections()
             outcome = run_in_thread(attempt, self._options)
             clean_connections(attempt, resets=needs_reset(attempt, outcome))
         finally:
             self.running.discard(attempt)
         self.note_duration(outcome.duration)
-        self._on_done(attempt, outcome)
+        self._callbacks.on_done(attempt, outcome)
         # This frame is in the traceback of its exception: a circle.
         del outcome

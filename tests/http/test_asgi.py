@@ -207,18 +207,23 @@ def test_a_request_that_waits_for_a_thread_in_vain_is_not_kept(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a database is frozen, many come and go before a thread is free: each has a body."""
-    monkeypatch.setattr(threads, "PATIENCE_SECONDS", 0.05)
     is_answered, kept = threading.Event(), []
+    all_threads = threading.Barrier(get_conf().HTTP_MAX_CONNECTIONS + 1)
 
     class Body(BytesIO):
         pass
 
+    def keep_busy() -> None:
+        all_threads.wait(WAIT_SECONDS)
+        is_answered.wait(WAIT_SECONDS)
+
     async def ask() -> None:
         busy = [
-            asyncio.ensure_future(threads.in_thread(is_answered.wait))
+            asyncio.ensure_future(threads.in_thread(keep_busy))
             for _ in range(get_conf().HTTP_MAX_CONNECTIONS)
         ]
-        await asyncio.sleep(0)  # they are handed over
+        await asyncio.to_thread(all_threads.wait, WAIT_SECONDS)
+        monkeypatch.setattr(threads, "PATIENCE_SECONDS", 0.05)
         body = Body()
         kept.append(ref(body))
         with pytest.raises(Problem):

@@ -32,6 +32,7 @@ from django_pgjobs.worker.process.signal_pipe import SignalPipe
 from django_pgjobs.worker.process.worker_process import WorkerProcess
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import Options
@@ -173,10 +174,12 @@ def run_in_one_slot(
     crashes: list[str] = []
     slots = kind(
         make_options(concurrency=1, async_concurrency=1),
-        on_start=lambda attempt: None,
-        on_done=lambda attempt, outcome: done.put(outcome),
-        on_empty=lambda: None,
-        on_crash=crashes.append,
+        SlotCallbacks(
+            on_start=lambda attempt: None,
+            on_done=lambda attempt, outcome: done.put(outcome),
+            on_empty=lambda: None,
+            on_crash=crashes.append,
+        ),
     )
     outcomes = []
     try:

@@ -9,9 +9,11 @@ import pytest
 
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.outcome import NO_SLOT, Kind, Outcome
 from django_pgjobs.worker.running.slots import Slots
 from tests.helpers import ROOT, WAIT_SECONDS
+from tests.worker.planning import ignore
 from tests.worker.support import close_shared_thread, make_attempt_of, make_options
 
 LIMITED = ["\nmail", "shop:1\nmail\npush"]
@@ -27,9 +29,7 @@ def run_late(kind: type[Slots] | type[AsyncSlots], lane: str | None, seconds: fl
 
     attempt = make_attempt_of(1, PATHS[kind], lane=lane)
     attempt.claimed_at = time.monotonic() - seconds
-    slots = kind(
-        make_options(), on_start=id, on_done=put, on_empty=lambda: None, on_crash=pytest.fail
-    )
+    slots = kind(make_options(), SlotCallbacks(ignore, put, ignore, pytest.fail))
     try:
         slots.submit([attempt])
         return done.get(timeout=WAIT_SECONDS)

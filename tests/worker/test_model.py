@@ -67,7 +67,7 @@ class Drive:
         self.model = Model(tokens={"api:a": 3, "api:b": 4}, bursts={"api:a": 3, "api:b": 4})
         RateLimit.objects.create(name="api", count=3, period=HOUR, burst=3)
         RateLimit.objects.create(name="api:b", count=4, period=HOUR, burst=4)
-        self._workers = {make_worker(): {} for _ in range(2)}
+        self._workers = {make_worker(lease_seconds=HOUR): {} for _ in range(2)}
         self._rows: dict[int, ClaimedRow] = {}
         self.steps: deque[str] = deque(maxlen=25)
 
@@ -234,7 +234,7 @@ class Drive:
     def lose_worker(self) -> None:
         lost = self._random.choice(list(self._workers))
         held = self._workers.pop(lost)
-        self._workers[make_worker()] = {}
+        self._workers[make_worker(lease_seconds=HOUR)] = {}
         self._execute(
             "UPDATE pgjobs_worker SET lease_expires_at = clock_timestamp() - interval '1 s'"
             " WHERE id = %s",

@@ -150,12 +150,16 @@ def is_preparable(path: Path) -> bool:
     return body(path).split(None, 1)[0].upper() in PREPARABLE
 
 
+def included(path: Path) -> list[Path]:
+    """Return the files whose rows the statement selects of."""
+    return [FOLDER / f"{name}.sql" for name in re.findall(r"\{rows of (\w+)\}", path.read_text())]
+
+
 def named_indexes(path: Path) -> list[str]:
-    """Return the indexes of the header's `-- Index:` line; empty for "none"."""
-    text = section(path, "Index")
-    if re.match(r"none\b", text):
-        return []
-    return re.findall(r"\bpgjobs_\w+", text)
+    """Return the indexes of the `-- Index:` lines of the file and of those that it includes."""
+    texts = [section(each, "Index") for each in (path, *included(path))]
+    named = [text for text in texts if not re.match(r"none\b", text)]
+    return re.findall(r"\bpgjobs_\w+", " ".join(named))
 
 
 def test_there_are_statements() -> None:
@@ -180,6 +184,7 @@ def test_a_statement_names_its_parameters_in_the_header(path: Path) -> None:
         lent = section(FOLDER / f"{borrowed[1]}.sql", "Parameters")
         text += " " + lent
         borrowed = re.match(r"as (\w+)", lent)
+    text += " ".join(section(each, "Parameters") for each in included(path))
     missing = [name for name in placeholders(path) if not re.search(rf"\b{name}\b", text)]
     assert not missing, f"{path.name}: -- Parameters: does not explain {missing}"
 
@@ -338,5 +343,7 @@ def test_the_model_has_the_columns_of_the_table(model: str) -> None:
 
 def test_every_statement_is_used() -> None:
     code = "\n".join(path.read_text() for path in (FOLDER.parent / "queries").glob("*.py"))
-    unused = [path.stem for path in FILES if not re.search(rf"[\"']{path.stem}[\"']", code)]
+    loaded = {path for path in FILES if re.search(rf"[\"']{path.stem}[\"']", code)}
+    used = loaded.union(*map(included, loaded))
+    unused = [path.stem for path in FILES if path not in used]
     assert not unused, f"no function in queries/ loads {unused}"

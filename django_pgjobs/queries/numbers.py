@@ -199,7 +199,7 @@ def times_of(
     *task_paths* None: those of all tasks.
     """
     params = {
-        "seconds": seconds,
+        "class_seconds": seconds,
         "by_task": by_task,
         "task_paths": None if task_paths is None else list(task_paths),
     }

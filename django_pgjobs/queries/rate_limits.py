@@ -54,15 +54,15 @@ class MissingRate(NamedTuple):
 
     key: str
     has_jobs: bool
-    # Of the limit; None: there is none.
-    limit: str | None = None
+    # None: there is none.
+    limit_name: str | None = None
     burst: int | None = None
     cost: int | None = None
 
     @property
     def name(self) -> str:
         """The name of the limit, or of that which is to be made."""
-        return self.limit or self.key.partition(":")[0]
+        return self.limit_name or self.key.partition(":")[0]
 
 
 def send_missing_rates(cursor: Cursor) -> None:

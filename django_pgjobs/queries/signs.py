@@ -184,11 +184,11 @@ def _signs_of(
         [_pause_of(**pause) for pause in pauses],
         {row.pop("queue_name"): Backlog(**row) for row in backlogs},
         _vain_of(vain),
-        [UnknownPath._make(row) for row in unknown],
-        [OldestJob(name, job_id, _instant(since), keyed) for name, job_id, since, keyed in oldest],
+        [UnknownPath(**row) for row in unknown],
+        [OldestJob(**row | {"since": _instant(row["since"])}) for row in oldest],
         held,
-        [MissingRate._make(row) for row in missing],
-        [LongRun(**run | {"now": _instant(run["now"])}) for run in runs],
+        [MissingRate(**row) for row in missing],
+        [LongRun(**run | {"now": datetime.fromisoformat(run["now"])}) for run in runs],
     )
 
 

@@ -27,7 +27,7 @@ def list_long_runs(
 ) -> list[LongRun]:
     """Return jobs that have run for *seconds* or more, of *ids* or of all, the longest first."""
     params = {
-        "seconds": seconds,
+        "long_seconds": seconds,
         "max_runs": max_jobs,
         "ids": None if ids is None else list(ids),
     }

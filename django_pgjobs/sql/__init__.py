@@ -51,17 +51,22 @@ OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations
 # A function of PostgreSQL's is written in lower case right before its parenthesis. An unnest of
 # several arrays is syntax and bears no schema; one of a single array says it in its file.
 CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")
-# A statement that does more than another begins like it.
-HEAD = re.compile(r"\{head of (?P<name>\w+)\}")
+# A statement that does more than another begins like it, or selects of its rows.
+PARTS = re.compile(r"\{(?P<part>head|rows) of (?P<name>\w+)\}")
 
 
 def load(name: str) -> str:
     """Return the statement in `<name>.sql`, without comments and indents.
 
-    `{head of other}` in it is what `other.sql` says before its last line.
+    `{head of other}` in it is what `other.sql` says before its last line, and `{rows of other}` all
+    that it says.
     """
-    text = bare(written_out(TEXTS[name]))
-    return HEAD.sub(lambda found: load(found["name"]).rstrip().rpartition("\n")[0], text)
+
+    def part(found: re.Match[str]) -> str:
+        text = load(found["name"]).rstrip()
+        return text.rpartition("\n")[0] if found["part"] == "head" else text
+
+    return PARTS.sub(part, bare(written_out(TEXTS[name])))
 
 
 def qualified(text: str, schema: str | None) -> str:

@@ -18,14 +18,9 @@
 --     worker takes?
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_queue_sample_measured, pgjobs_job_ready, pgjobs_job_ready_lanes
-WITH RECURSIVE {pgjobs_job_live.sizes_now},
-plain AS (
-    {plain.plain_places}
-    WHERE plain.place < %(max_lanes)s::integer
-),
-keyed AS (
-    {keyed.keyed_places}
-    WHERE keyed.place < %(max_lanes)s::integer
+WITH {pgjobs_job_live.sizes_now},
+first_job AS MATERIALIZED (
+    {rows of list_first_jobs}
 ),
 waiting AS MATERIALIZED (
     SELECT each.queue_name, min(each.waiting_since) AS since
@@ -37,42 +32,9 @@ waiting AS MATERIALIZED (
         WHERE EXISTS (SELECT FROM newest) AND {found.is_ready}
         GROUP BY found.queue_name
         UNION ALL
-        SELECT plain.queue_name, {first.waiting_since}
-        FROM plain
-        CROSS JOIN LATERAL (
-            SELECT job.ready_at, job.enqueued_at, job.run_after
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
-                AND job.backend = plain.backend AND job.queue_name = plain.queue_name
-                AND job.is_async = plain.is_async
-                -- Equal, in words that leave an order which only this index has.
-                AND -job.priority >= plain.urgency AND -job.priority <= plain.urgency
-            ORDER BY -job.priority, job.id
-            LIMIT %(max_next)s::integer
-        ) AS first
-        WHERE NOT (SELECT few.holds FROM few)
-        UNION ALL
-        SELECT keyed.queue_name, {first.waiting_since}
-        FROM keyed
-        CROSS JOIN LATERAL (
-            SELECT job.ready_at, job.enqueued_at, job.run_after
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
-                AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
-                AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
-            ORDER BY job.lane, job.id
-            LIMIT %(max_next)s::integer
-        ) AS first
-        WHERE NOT (SELECT few.holds FROM few)
+        SELECT first_job.queue_name, first_job.since FROM first_job
     ) AS each
     GROUP BY GROUPING SETS ((each.queue_name), ())
-),
-lane AS (
-    SELECT plain.backend, plain.queue_name FROM plain
-    UNION
-    SELECT keyed.backend, keyed.queue_name FROM keyed
 ),
 paused AS (
     SELECT
@@ -87,16 +49,16 @@ worker AS MATERIALIZED (
     WHERE {live.is_live}
 ),
 unserved AS (
-    SELECT DISTINCT lane.queue_name
-    FROM lane
+    SELECT DISTINCT waits.queue_name
+    FROM (SELECT DISTINCT first_job.backend, first_job.queue_name FROM first_job) AS waits
     WHERE
         NOT EXISTS (
             SELECT
             FROM worker
             WHERE
-                worker.claims AND lane.backend = ANY (worker.backends)
-                AND (worker.queues IS NULL OR lane.queue_name = ANY (worker.queues))
-                AND lane.queue_name <> ALL (worker.excluded_queues)
+                worker.claims AND waits.backend = ANY (worker.backends)
+                AND (worker.queues IS NULL OR waits.queue_name = ANY (worker.queues))
+                AND waits.queue_name <> ALL (worker.excluded_queues)
         )
 ),
 -- Bounded before it is joined: each of these is compared with all that was found above.
@@ -107,7 +69,7 @@ seen AS MATERIALIZED (
         UNION
         SELECT NULL
         UNION
-        SELECT lane.queue_name FROM lane
+        SELECT first_job.queue_name FROM first_job
         UNION
         SELECT given.queue_name
         FROM pg_catalog.unnest(%(also_names)s::text[]) AS given (queue_name)

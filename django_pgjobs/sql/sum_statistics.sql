@@ -6,7 +6,7 @@
 -- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
 --     end); by_task boolean (FALSE); closing double precision (seconds after which a minute is
 --     written); max_jobs integer (how many are few); class_seconds double precision, task_paths
---     text[] (NULL, or what list_classes.sql calls seconds; NULL)
+--     text[] (NULL or as list_classes.sql has them; NULL)
 -- Returns: number of the bucket, NULL in other rows; queue_name, NULL in the rows of buckets; NULL;
 --     enqueued, successful, failed, cancelled, retried, lost; up to when everything is counted; two
 --     NULL. The rows of buckets come first, by time; the last of them is of now, perhaps with
@@ -47,5 +47,5 @@ GROUP BY GROUPING SETS ((bucket), (numbers.queue))
 HAVING GROUPING(numbers.queue) = 1 OR numbers.queue IS NOT NULL
 UNION ALL
 SELECT NULL, class.name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, class.waits, class.runs
-FROM ({class_seconds.class_rows}) AS class (name, waits, runs)
+FROM ({rows of list_classes}) AS class (name, waits, runs)
 ORDER BY bucket

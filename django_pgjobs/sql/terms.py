@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 
-from django_pgjobs.sql.asked_terms import ASKED_TERMS
 from django_pgjobs.sql.claim_terms import CLAIM_TERMS
 from django_pgjobs.sql.number_terms import NUMBER_TERMS
 from django_pgjobs.sql.rate_terms import RATE_TERMS
@@ -147,6 +146,12 @@ noted AS MATERIALIZED (
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
     "waiting_since": "GREATEST(LEAST({{it}.ready_from}, statement_timestamp()), 'epoch')",
+    # Of a ready job: what is asked of it where nobody has claimed it yet.
+    "as_waiting": (
+        "{it}.id, {it}.backend, {it}.queue_name, {it}.task_path, {it}.concurrency_key,"
+        " {it}.rate_limit_keys, {it}.rate_cost, {it}.lane IS NOT NULL AS has_keys,"
+        " {{it}.waiting_since} AS since"
+    ),
     # When it is to run again, by the parameters of the change.
     "run_after_as_asked": (
         "COALESCE(%(run_after)s::timestamptz, statement_timestamp() + make_interval("
@@ -330,7 +335,6 @@ asking AS MATERIALIZED (
         " FROM pgjobs_job_live AS running"
         " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
-    **ASKED_TERMS,
     **CLAIM_TERMS,
     **NUMBER_TERMS,
     **RATE_TERMS,

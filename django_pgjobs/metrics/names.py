@@ -41,7 +41,7 @@ INFO = Metric(
     "Always 1; the labels say which worker it is.",
     ("worker", "version", "queues"),
 )
-LIVE = Metric("pgjobs_worker_live", GAUGE, "1 if every part of the worker moves, else 0.")
+LIVE = Metric("pgjobs_worker_live", GAUGE, "1 if every thread of the worker moves, else 0.")
 READY = Metric(
     "pgjobs_worker_ready",
     GAUGE,

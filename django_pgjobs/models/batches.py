@@ -170,14 +170,14 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
     def gather(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> Batch:
         """Run one call when this batch is complete, with the list of all results as first argument.
 
-        It is not run if anything has failed, unless *after_failure* is "run".
+        It is not run if anything has failed or was cancelled, unless *after_failure* is "run".
         """
         return self._followed(Follows.GATHER, call, runs_after_failure=runs(after_failure))
 
     def then(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> Batch:
         """Run one call when this batch is complete, with its own arguments only.
 
-        It is not run if anything has failed, unless *after_failure* is "run".
+        It is not run if anything has failed or was cancelled, unless *after_failure* is "run".
         """
         return self._followed(Follows.COMPLETION, call, runs_after_failure=runs(after_failure))
 
@@ -226,8 +226,9 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
         """Requeue the failed jobs of all batches below; return how many. The tree opens again.
 
         When it is complete once more, it says so once more. With *cancelled* jobs that were
-        cancelled are requeued as well. If some are requeued, a cancel of the tree is taken back:
-        jobs of it that still wait run, too. Jobs that another transaction has locked are left out.
+        cancelled are requeued as well. With it, or if some are requeued, a cancel of the tree is
+        taken back: jobs of it that still wait run, too. Jobs that another transaction has locked
+        are left out.
 
         Raise JobError if the workflow is being deleted, or a batch above this one is cancelled, and
         UnknownBatch if it is gone.

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
         "text": UNSERVED,
         "muted_until": None,
         "muted_by": None,
-        "reason": None,
+        "mute_reason": None,
     }
 
 
@@ -93,7 +93,7 @@ def test_what_is_muted_is_told_as_such(run: Any) -> None:
     assert muted.endswith(f"a new\\x0aqueue: {UNSERVED}")
     assert end == "nothing else is wrong."
     [told] = json.loads(run("--json"))
-    assert (told["muted_by"], told["reason"]) == ("ann", "a new\nqueue")
+    assert (told["muted_by"], told["mute_reason"]) == ("ann", "a new\nqueue")
 
 
 def test_a_limit_that_only_a_task_names_is_told_and_one_that_jobs_wait_for_once(

@@ -55,6 +55,9 @@ def test_a_worker_over_http_has_no_process_here(run: Any) -> None:
     assert rows_of(run("workers"))[0][1] == "node-1 (over HTTP)"
     [row] = json.loads(run("workers", "--json"))
     assert (row["host"], row["pid"], row["is_over_http"]) == (None, None, True)
+    # "heartbeat_seconds" is what a worker over HTTP is told at its registration.
+    assert 0 <= row["silent_seconds"] < 60
+    assert "heartbeat_seconds" not in row
 
 
 def test_workers_warns_of_none_and_of_different_versions(run: Any) -> None:

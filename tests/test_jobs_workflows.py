@@ -167,6 +167,18 @@ def test_a_retry_that_only_takes_a_cancel_back_says_so(run: Any) -> None:
     assert Job.objects.filter(status="successful").count() == 2
 
 
+def test_json_names_batches_and_reasons_as_python_does(run: Any) -> None:
+    with workflow("payroll") as flow:
+        flow.add(tasks.add.s(1, 1))
+        summary = flow.gather(tasks.seen.s())
+    told = json.loads(run("show", flow.pk, "--json"))
+    names = [(each["name"], each["follows"]) for each in told["batches"]]
+    assert names == [("payroll", None), ("seen", "gather")]
+    told = json.loads(run("show", summary.pk, "--json"))
+    [reason] = (each for each in told["reasons"] if each["code"] == "follows")
+    assert (reason["text"].endswith(f": {flow.pk}"), reason["refs"]) == (True, [flow.pk])
+
+
 def test_json_is_asked_for_before_or_after_the_verb(run: Any) -> None:
     root = make_batch()
     assert json.loads(run("--json", "show", root)) == json.loads(run("show", root, "--json"))

@@ -97,5 +97,5 @@ def _as_values(notice: Notice, mute: MuteRow | None) -> dict[str, Any]:
         "text": notice.text,
         "muted_until": mute and mute.until,
         "muted_by": mute and mute.muted_by,
-        "reason": mute and mute.reason,
+        "mute_reason": mute and mute.reason,
     }

@@ -147,7 +147,7 @@ def _listed(jobs: list[Job]) -> list[dict[str, Any]]:
         row = {name: getattr(job, name) for name in (*LISTED, "finished_at")}
         row["detail"] = detail_of(job, is_paused=job.pk in paused)
         if (error := getattr(job, "last_error", None)) is not None:
-            row["error_class"], _, row["message"] = error.partition(": ")
+            row["exception_class"], _, row["message"] = error.partition(": ")
         rows.append(row)
     return rows
 
@@ -165,7 +165,7 @@ def _write_list(write: Write, screen: Any, rows: list[dict[str, Any]], status: s
 def _error(row: dict[str, Any]) -> str:
     """Return class and first line of an error."""
     lines = row["message"].strip().splitlines()
-    return ": ".join(filter(None, (class_name(row["error_class"]), *lines[:1])))
+    return ": ".join(filter(None, (class_name(row["exception_class"]), *lines[:1])))
 
 
 def _with_detail(status: str, detail: Hold | Detail | None) -> str:
@@ -245,7 +245,7 @@ def _as_values(stuck: Stuck) -> dict[str, Any]:
         "task_path": stuck.run.task_path,
         "queue_name": stuck.run.queue_name,
         "worker_id": stuck.run.worker_id,
-        "worker": stuck.run.worker_name,
+        "worker_name": stuck.run.worker_name,
         "seconds": stuck.run.seconds,
         "usual_seconds": None if usual is None else list(usual),
         "still_seconds": stuck.still,

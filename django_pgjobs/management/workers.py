@@ -203,7 +203,7 @@ def _as_values(found: Workers, row: WorkerRow) -> dict[str, Any]:
         "version": row.version,
         "state": state_of(row),
         "heartbeat": heartbeat_of(row),
-        "heartbeat_seconds": row.silent,
+        "silent_seconds": row.silent,
         "lease_seconds": row.lease,
         "ended_seconds": row.ended_ago,
         "age_seconds": row.age,

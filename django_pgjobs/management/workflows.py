@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -210,21 +211,20 @@ def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
     with reading() as cursor:
         top = _find(batch_id)
         tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
-        rows = list(_lines(tree[:MAX_SUMMED]))
+        lines = list(_lines(tree[:MAX_SUMMED]))
         reasons = top.explain().reasons
     is_cut = len(tree) > MAX_SUMMED
     failed = _find_failed(batch_id) if is_cut or any(row.failed for row in tree) else []
     if as_json:
-        batches = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
         told = {
-            "batches": batches,
+            "batches": [_as_values(*line) for line in lines],
             "is_cut": is_cut,
-            "reasons": [{"code": each.code, "text": each.text} for each in reasons],
+            "reasons": [asdict(reason) for reason in reasons],
             "failed_jobs": failed,
         }
         write(json_text(told))
         return
-    cells = [(i, "  " * min(depth, MAX_INDENTED) + name, *rest) for depth, i, name, *rest in rows]
+    cells = [_cells(*line) for line in lines]
     write_table(write, OF_TREE, cells, nothing=f"there is no batch {batch_id}.")
     if is_cut:
         write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
@@ -252,8 +252,8 @@ def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
     return [dict(zip(OF_FAILED, row, strict=True)) for row in rows]
 
 
-def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
-    """Yield depth, id, name, state and counts of batches, owners right before what is below."""
+def _lines(tree: list[TreeRow]) -> Iterator[tuple[TreeRow, Any]]:
+    """Yield batches with their states, owners right before what is below."""
     batches = with_states(rows_of(Batch).defer(*LARGE_FIELDS))
     found = batches.in_bulk([row.id for row in tree])
     below: dict[int | None, list[TreeRow]] = {}
@@ -263,10 +263,18 @@ def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
     while waiting:
         row = waiting.pop()
         if row.id in found:  # not deleted meanwhile
-            batch = found[row.id]
-            name = str(batch).rpartition(" #")[0]
-            yield row.depth, row.id, name, batch.state, *_counts(row)
+            yield row, found[row.id]
             waiting += reversed(below.get(row.id, []))
+
+
+def _cells(row: TreeRow, batch: Any) -> tuple[object, ...]:
+    name = str(batch).rpartition(" #")[0]
+    return row.id, "  " * min(row.depth, MAX_INDENTED) + name, batch.state, *_counts(row)
+
+
+def _as_values(row: TreeRow, batch: Any) -> dict[str, Any]:
+    told = {"id": row.id, "name": batch.name, "follows": batch.follows, "state": batch.state}
+    return told | dict(zip(COUNTS, _counts(row), strict=True)) | {"depth": row.depth}
 
 
 def _counts(row: Any) -> Iterable[int]:

@@ -55,7 +55,8 @@ Of one job: `jobs show ID` prints what is stored, `jobs explain ID` why it does 
 """
 OF_SHOW = """
 Prints the columns of a job that are not as in every other one, why it does not run if it is not
-finished, and its failed attempts with the traceback of the newest. Nothing is masked.
+finished, its failed attempts with the traceback of the newest, and what people did to it in the
+admin: who cancelled or requeued it, and why. Nothing is masked.
 
 Times are in the TIME_ZONE of the settings. --json prints all columns.
 """

@@ -24,6 +24,7 @@ from django_pgjobs.management import (
     doctor,
     enqueueing,
     failures,
+    limits,
     looks,
     one_job,
     pausing,
@@ -57,6 +58,8 @@ examples:
   manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
   manage.py jobs resume --queue mail
+  manage.py jobs limits
+  manage.py jobs limits rate shopify --count 20 --period 1.6
   manage.py jobs list --status failed --queue mail
   manage.py jobs stuck
   manage.py jobs stack 4711
@@ -115,6 +118,7 @@ class Command(BaseCommand):
         changes.add_changes(actions)
         workflows.add_workflows(actions)
         pausing.add_pausing(actions)
+        limits.add_limits(actions)
         prune.add_prune(actions)
         self._add_grants(actions)
         schedules.add_schedules(actions)
@@ -164,6 +168,7 @@ class Command(BaseCommand):
             "stack": partial(looks.show_stack, self._write),
             "pause": partial(pausing.pause, self._write, self._tell),
             "resume": partial(pausing.resume, self._write),
+            "limits": partial(limits.handle, self._write, self._tell, self.stdout),
             "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),

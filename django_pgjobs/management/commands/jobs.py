@@ -26,6 +26,7 @@ from django_pgjobs.management import (
     failures,
     limits,
     looks,
+    muting,
     one_job,
     pausing,
     prune,
@@ -58,6 +59,7 @@ examples:
   manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
   manage.py jobs resume --queue mail
+  manage.py jobs mute unserved reports --for 2h --reason 'new queue'
   manage.py jobs limits
   manage.py jobs limits rate shopify --count 20 --period 1.6
   manage.py jobs list --status failed --queue mail
@@ -119,6 +121,7 @@ class Command(BaseCommand):
         workflows.add_workflows(actions)
         pausing.add_pausing(actions)
         limits.add_limits(actions)
+        muting.add_muting(actions)
         prune.add_prune(actions)
         self._add_grants(actions)
         schedules.add_schedules(actions)
@@ -169,6 +172,9 @@ class Command(BaseCommand):
             "pause": partial(pausing.pause, self._write, self._tell),
             "resume": partial(pausing.resume, self._write),
             "limits": partial(limits.handle, self._write, self._tell, self.stdout),
+            "mute": partial(muting.mute_warning, self._write),
+            "unmute": partial(muting.unmute_warning, self._write),
+            "mutes": partial(muting.list_mutes, self._write, self.stdout),
             "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),

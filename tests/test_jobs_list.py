@@ -66,3 +66,22 @@ def test_unfinished_jobs_have_no_end(run: Any) -> None:
     assert (found["id"], found["finished_at"]) == (job_id, None)
     assert "exception_class" not in found
     assert found["enqueued_at"] is not None
+
+
+def test_the_list_takes_the_filters_of_a_requeue_and_finds_the_same(run: Any) -> None:
+    [refused] = make_failed("card: refused", finished_at=ago(600))
+    make_failed("no answer", finished_at=ago(600))
+    make_failed("card: refused", finished_at=ago(10_800))
+    make_job()
+    filters = ("--error", "CARD: re", "--since", "2h", "--task", "shop.tasks.pay")
+    found = json.loads(run("list", *filters, "--json"))
+    assert [row["id"] for row in found] == [refused]
+    assert run("requeue", *filters, "--dry-run") == f"would requeue 1 job: {refused}\n"
+    assert run("list", *filters).splitlines()[0].endswith("  error")
+
+
+def test_the_list_of_another_status_is_filtered_by_the_end(run: Any) -> None:
+    last, _ = (make_job(status="successful", finished_at=ago(hours * 3_600)) for hours in (1, 3))
+    found = json.loads(run("list", "--status", "successful", "--since", "2h", "--json"))
+    assert [row["id"] for row in found] == [last]
+    assert run("list", "--since", "30m") == "no failed job was found.\n"

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import connection
 
 from django_pgjobs.admin.audit import record
+from django_pgjobs.management import history
 from django_pgjobs.models import Batch, Job
 from tests.factories import make_batch, make_job
 from tests.test_admin import NOW
@@ -76,6 +78,27 @@ def test_failed_jobs_that_cancel_a_workflow_are_told(
     assert (f"; jobs failed in {failing}, whose on_failed_job cancels it." in text) == is_told
     told = json.loads(run("workflows", "show", root, "--json"))
     assert told["failed_batches"] == ([failing] if is_told else [])
+
+
+def test_a_cancel_that_nobody_wrote_down_is_told_as_such(run: Any) -> None:
+    root = make_batch("payroll", cancel_requested_at=NOW)
+    last = run("workflows", "show", root).splitlines()[-1]
+    assert last.endswith("; by whom nobody has written down, as the admin does.")
+
+
+def test_a_log_that_takes_too_long_is_told(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, job_id = make_batch(cancel_requested_at=NOW), make_job()
+    monkeypatch.setattr(history, "HISTORY_SECONDS", 0.1)
+    slow = LogEntry.objects.extra(where=["pg_sleep(10) IS NOT NULL"])
+    monkeypatch.setattr(LogEntry, "objects", slow)
+    tell_of_cancel(Job.objects.get(pk=job_id), "sent twice")
+    tell_of_cancel(Batch.objects.get(pk=root), "sent twice")
+    assert run("show", job_id).endswith("the history could not be found in time.\n")
+    assert json.loads(run("show", job_id, "--json"))["history"] is None
+    text = run("workflows", "show", root)
+    assert text.endswith(f"the history of batch {root} could not be found in time.\n")
+    assert "nobody has written" not in text
+    assert json.loads(run("workflows", "show", root, "--json"))["history"] is None
 
 
 def test_nothing_is_told_of_a_workflow_that_nobody_cancelled(run: Any) -> None:

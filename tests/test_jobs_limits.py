@@ -206,3 +206,17 @@ def test_a_key_gets_all_its_tokens_again(run: Any) -> None:
     assert run("reset", "shopify:17") == "key shopify:17: has all its tokens again\n"
     assert not RateState.objects.exists()
     assert run("reset", "shopify:17") == "key shopify:17: had all its tokens\n"
+
+
+def test_what_rows_say_steers_no_terminal_and_begins_no_line(run: Any) -> None:
+    hostile = "a\x1b[31m\u202eb\x9b\nzzz"
+    RateLimit.objects.create(name="r", count=5, period=60.0, note=hostile)
+    ConcurrencyLimit.objects.create(pattern=hostile, max_running=2, note=hostile)
+    QueueSettings.objects.create(queue_name=hostile, note=hostile)
+    make_running_job(concurrency_key=hostile.replace("\n", ""))
+    make_job(rate_limit_keys=hostile.replace("\n", ""))
+    for words in ((), ("rate", "r", "--count", 4)):
+        printed = run(*words)
+        assert "a\\x1b[31m\\x202eb\\x9b" in printed
+        assert not [line for line in printed.splitlines() if line.startswith("zzz")]
+    assert "\x1b" not in run("--json")

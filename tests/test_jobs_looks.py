@@ -313,7 +313,11 @@ def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [*ALL_LISTS, ["doctor"], ["list"], ["stuck"], ["workflows"], ["workflows", "show", "1"]],
+    [
+        *ALL_LISTS,
+        *(["doctor"], ["limits"], ["list"], ["mutes"], ["stuck"]),
+        *(["workflows"], ["workflows", "show", "1"]),
+    ],
     ids=" ".join,
 )
 def test_a_database_that_takes_too_long_is_told(

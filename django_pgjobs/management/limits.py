@@ -24,6 +24,7 @@ from django_pgjobs.management.printing import Write, in_english
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.limit_pages import MAX_JOBS
+from django_pgjobs.values.words import CONTROL
 
 DESCRIPTION = f"""
 Prints the limits that hold for all workers together, and what waits for them: what the pages Limits
@@ -181,9 +182,9 @@ def _change(write: Write, tell: Write, verb: str, flags: Mapping[str, Any]) -> N
         changed = form.save()
         tell_workers()
     after = _told(kind, changed)
-    write(f"{verb} {name}: {after}{' (as before)' if after == before else ''}")
+    write(f"{verb} {name}: {after}{' (as before)' if after == before else ''}".translate(CONTROL))
     if before and after != before:
-        write(f"  before: {before}")
+        write(f"  before: {before}".translate(CONTROL))
 
 
 def _refusals(kind: LimitKind, form: forms.ModelForm[Any]) -> Iterator[str]:

@@ -17,11 +17,13 @@ from django_pgjobs.management.printing import (
     width_of,
     write_table,
 )
+from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Mute
 from django_pgjobs.mutes import MuteForm, mute, unmute
 from django_pgjobs.queries.database import rows_of
 from django_pgjobs.values.moments import now_aware
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.words import CONTROL
 from django_pgjobs.warnings.notices import KINDS
 
 HEADS = ("kind", "subject", "until", "by", "reason")
@@ -91,7 +93,8 @@ def mute_warning(write: Write, **flags: Any) -> None:
     write(f"{name_of(flags['kind'], flags['subject'])}: muted{end_in_words(until)}")
     if before is not None:
         said = f" by {before.muted_by}" if before.muted_by else ""
-        write(f"  before:{said} until {local_time(before.until)}: {before.reason}")
+        text = f"  before:{said} until {local_time(before.until)}: {before.reason}"
+        write(text.translate(CONTROL))
 
 
 def unmute_warning(write: Write, **flags: Any) -> None:
@@ -103,7 +106,8 @@ def unmute_warning(write: Write, **flags: Any) -> None:
 
 def list_mutes(write: Write, screen: Any, **flags: Any) -> None:
     """Print what is muted now."""
-    rows = list(_holding().order_by("kind", "subject"))
+    with reading():
+        rows = list(_holding().order_by("kind", "subject"))
     if flags["json"]:
         write(json_text([_as_values(row) for row in rows]))
         return

@@ -55,7 +55,8 @@ def show_job(write: Write, job_id: int, *, as_json: bool) -> None:
         raise _gone(job_id)
     history = list_history(Job, job_id)
     if as_json:
-        write(json_text(row | {"history": [entry._asdict() for entry in history]}))
+        told = None if history is None else [entry._asdict() for entry in history]
+        write(json_text(row | {"history": told}))
         return
     write(f"job {job_id}: {_cell(row['status'])}")
     shown = dict(_worth_telling(row))

@@ -64,7 +64,7 @@ class Workflow(NamedTuple):
     reasons: tuple[Reason, ...]
     failed: list[dict[str, Any]] | None
     cancel: Cancel
-    histories: dict[int, list[Entry]]
+    histories: dict[int, list[Entry] | None]
 
 
 @in_english()
@@ -89,7 +89,7 @@ def show_workflow(write: Write, batch_id: int, *, as_json: bool) -> None:
     elif found.failed:
         write("Newest failed jobs:")
         write_table(write, OF_FAILED, [tuple(job.values()) for job in found.failed], nothing="")
-    _write_cancel(write, batch_id, found.cancel)
+    _write_cancel(write, found)
     for each, entries in found.histories.items():
         write_history(write, f" of batch {each}", entries)
 
@@ -128,7 +128,8 @@ def _find_cancel(cursor: Cursor, top: Batch) -> Cancel:
     return Cancel(top.cancel_requested_at, owner_id, tuple(named))
 
 
-def _write_cancel(write: Write, batch_id: int, cancel: Cancel) -> None:
+def _write_cancel(write: Write, found: Workflow) -> None:
+    cancel = found.cancel
     if cancel.cancel_requested_at is None:
         return
     said = f"cancelled since {local_time(cancel.cancel_requested_at)}"
@@ -137,6 +138,8 @@ def _write_cancel(write: Write, batch_id: int, cancel: Cancel) -> None:
     if cancel.failed_batches:
         ids = ", ".join(map(str, cancel.failed_batches))
         said += f"; jobs failed in {ids}, whose on_failed_job cancels it"
+    elif all(entries == [] for entries in found.histories.values()):
+        said += "; by whom nobody has written down, as the admin does"
     write(f"{said}.")
 
 
@@ -187,12 +190,16 @@ def _all_values(found: Workflow) -> dict[str, Any]:
         "reasons": [asdict(reason) for reason in found.reasons],
         "failed_jobs": found.failed,
         **found.cancel._asdict(),
-        "history": [
-            {"batch_id": each} | entry._asdict()
-            for each, entries in found.histories.items()
-            for entry in entries
-        ],
+        "history": None if None in found.histories.values() else _history(found),
     }
+
+
+def _history(found: Workflow) -> list[dict[str, Any]]:
+    return [
+        {"batch_id": each} | entry._asdict()
+        for each, entries in found.histories.items()
+        for entry in entries or ()
+    ]
 
 
 def counts_of(row: Any) -> Iterable[int]:

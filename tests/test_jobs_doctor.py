@@ -50,9 +50,9 @@ def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
     pause(task="tests.tasks.add", by="ann", reason="PDF bug")
     with translation.override("de"):
         first, second = run().splitlines()
-    assert first == f"WARNING {UNSERVED}"
+    assert first == f"WARNING {UNSERVED} [unserved reports]"
     assert second.startswith("WARNING The task tests.tasks.add has been paused since ")
-    assert second.endswith(" by ann, because: PDF bug.")
+    assert second.endswith(" by ann, because: PDF bug. [paused task:tests.tasks.add]")
     told = json.loads(run("--json"))
     assert [(each["kind"], each["subject"]) for each in told] == [
         ("unserved", "reports"),
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
         "text": UNSERVED,
         "muted_until": None,
         "muted_by": None,
-        "reason": None,
+        "mute_reason": None,
     }
 
 
@@ -76,7 +76,7 @@ def test_monitoring_is_told_by_the_exit_status(
     with pytest.raises(CommandError, match=r"^1 warning\.$") as caught:
         run("--fail")
     assert caught.value.returncode == 1
-    assert capsys.readouterr().out == f"WARNING {UNSERVED}\n"
+    assert capsys.readouterr().out == f"WARNING {UNSERVED} [unserved reports]\n"
 
 
 def test_what_is_muted_is_told_as_such(run: Any) -> None:
@@ -93,7 +93,7 @@ def test_what_is_muted_is_told_as_such(run: Any) -> None:
     assert muted.endswith(f"a new\\x0aqueue: {UNSERVED}")
     assert end == "nothing else is wrong."
     [told] = json.loads(run("--json"))
-    assert (told["muted_by"], told["reason"]) == ("ann", "a new\nqueue")
+    assert (told["muted_by"], told["mute_reason"]) == ("ann", "a new\nqueue")
 
 
 def test_a_limit_that_only_a_task_names_is_told_and_one_that_jobs_wait_for_once(

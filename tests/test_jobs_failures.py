@@ -26,7 +26,7 @@ def test_failures_are_told_by_task_class_and_message(run: Any) -> None:
     assert second[:4] == ["1", "0", "1", "2 h"]
     found = json.loads(run("failures", "--json"))
     assert (found[0]["jobs"], found[0]["newest_id"]) == (3, newest)
-    assert found[0]["error_class"] == "shop.errors.Refused"
+    assert found[0]["exception_class"] == "shop.errors.Refused"
     assert found[0]["error_message"] == "order * is gone"
 
 

@@ -35,7 +35,7 @@ def test_failed_jobs_are_listed_with_their_last_error(run: Any) -> None:
     assert head.endswith("  error")
     assert row.endswith("  shop.tasks.pay  Refused: card: refused")
     [found] = json.loads(run("list", "--status", "failed", "--json"))
-    assert (found["id"], found["error_class"]) == (failed, "shop.errors.Refused")
+    assert (found["id"], found["exception_class"]) == (failed, "shop.errors.Refused")
     assert found["message"] == "card: refused\nDETAIL: a: b"
     make_job(status="successful")
     assert "error" not in run("list", "--status", "successful")
@@ -46,7 +46,7 @@ def test_whatever_a_failed_job_has_for_its_errors_it_is_listed(run: Any, errors:
     job_id = make_job(status="failed", errors=errors)
     assert rows_of(run("list", "--status", "failed"))[0][-1] == "tests.tasks.add"
     [found] = json.loads(run("list", "--status", "failed", "--json"))
-    assert (found["id"], found["error_class"], found["message"]) == (job_id, "", "")
+    assert (found["id"], found["exception_class"], found["message"]) == (job_id, "", "")
 
 
 def test_a_terminal_gets_as_much_of_an_error_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,5 +64,24 @@ def test_unfinished_jobs_have_no_end(run: Any) -> None:
     assert "enqueued_at" in run("list").splitlines()[0]
     [found] = json.loads(run("list", "--json"))
     assert (found["id"], found["finished_at"]) == (job_id, None)
-    assert "error_class" not in found
+    assert "exception_class" not in found
     assert found["enqueued_at"] is not None
+
+
+def test_the_list_takes_the_filters_of_a_requeue_and_finds_the_same(run: Any) -> None:
+    [refused] = make_failed("card: refused", finished_at=ago(600))
+    make_failed("no answer", finished_at=ago(600))
+    make_failed("card: refused", finished_at=ago(10_800))
+    make_job()
+    filters = ("--error", "CARD: re", "--since", "2h", "--task", "shop.tasks.pay")
+    found = json.loads(run("list", *filters, "--json"))
+    assert [row["id"] for row in found] == [refused]
+    assert run("requeue", *filters, "--dry-run") == f"would requeue 1 job: {refused}\n"
+    assert run("list", *filters).splitlines()[0].endswith("  error")
+
+
+def test_the_list_of_another_status_is_filtered_by_the_end(run: Any) -> None:
+    last, _ = (make_job(status="successful", finished_at=ago(hours * 3_600)) for hours in (1, 3))
+    found = json.loads(run("list", "--status", "successful", "--since", "2h", "--json"))
+    assert [row["id"] for row in found] == [last]
+    assert run("list", "--since", "30m") == "no failed job was found.\n"

@@ -74,7 +74,7 @@ def test_stats_shows_how_much_ended_and_for_how_long_it_ran(run: Any) -> None:
     idle, mail = rows_of(run("stats"))
     assert idle[-4:] == ["0.0", "-", "-", "-"]
     assert mail[-4:-2] == ["8.0", "25.0"]
-    by_name = {row["queue"]: row for row in json.loads(run("stats", "--json"))}
+    by_name = {row["queue_name"]: row for row in json.loads(run("stats", "--json"))}
     assert by_name["mail"]["finished_per_minute"] == 8.0
     assert (by_name["mail"]["finished_hour"], by_name["mail"]["failed_hour"]) == (40, 10)
 
@@ -113,9 +113,9 @@ def test_stats_says_who_paused_a_queue_and_why(run: Any) -> None:
     assert said[0].endswith(" ago")
     assert said[1].startswith("queue reports: paused by anna ")
     assert said[1].endswith(" ago (resumes in 2 h 59 min): PDF bug in 2.1")
-    found = {row["queue"]: row for row in json.loads(run("stats", "--json"))}
+    found = {row["queue_name"]: row for row in json.loads(run("stats", "--json"))}
     assert (found["reports"]["state"], found["reports"]["paused_by"]) == ("paused", "anna")
-    assert found["reports"]["reason"] == "PDF bug\nin 2.1"
+    assert found["reports"]["pause_reason"] == "PDF bug\nin 2.1"
 
 
 def test_stats_says_which_tasks_and_keys_are_paused(run: Any) -> None:
@@ -151,7 +151,7 @@ def test_stats_warns_of_a_queue_that_no_live_worker_takes(run: Any) -> None:
         "WARNING queue fax: 1 job is ready and no live worker takes it.",
         "WARNING queue telex: 2 jobs are ready and no live worker takes them.",
     ]
-    found = {row["queue"]: row["is_unserved"] for row in json.loads(run("stats", "--json"))}
+    found = {row["queue_name"]: row["is_unserved"] for row in json.loads(run("stats", "--json"))}
     assert found == {"fax": True, "mail": False, "telex": True}
 
 
@@ -313,7 +313,11 @@ def test_reasons_are_english_whatever_the_project_speaks(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [*ALL_LISTS, ["doctor"], ["list"], ["stuck"], ["workflows"], ["workflows", "show", "1"]],
+    [
+        *ALL_LISTS,
+        *(["doctor"], ["limits"], ["list"], ["mutes"], ["stuck"]),
+        *(["workflows"], ["workflows", "show", "1"]),
+    ],
     ids=" ".join,
 )
 def test_a_database_that_takes_too_long_is_told(

@@ -55,6 +55,9 @@ def test_a_worker_over_http_has_no_process_here(run: Any) -> None:
     assert rows_of(run("workers"))[0][1] == "node-1 (over HTTP)"
     [row] = json.loads(run("workers", "--json"))
     assert (row["host"], row["pid"], row["is_over_http"]) == (None, None, True)
+    # "heartbeat_seconds" is what a worker over HTTP is told at its registration.
+    assert 0 <= row["silent_seconds"] < 60
+    assert "heartbeat_seconds" not in row
 
 
 def test_workers_warns_of_none_and_of_different_versions(run: Any) -> None:
@@ -185,3 +188,31 @@ def test_a_name_of_digits_is_an_id(run: Any) -> None:
     make_worker(str(worker))
     assert run("workers", "quiet", worker) == f"worker {worker}: asked to claim no new jobs\n"
     assert get_worker(worker).quiet_requested_at is not None
+
+
+def test_lost_workers_are_forgotten_by_id_and_name_and_all_together(run: Any) -> None:
+    gone = {"ended_at": NOW, "lost": True}
+    first, live, ended = make_worker("a", **gone), make_worker("b"), make_worker("c", ended_at=NOW)
+    second, third, fourth = (make_worker(name, **gone) for name in ("b", "twin", "twin"))
+    assert run("workers", "forget", first) == f"worker {first}: forgotten\n"
+    assert run("workers", "forget", "b") == f"worker {second} (b): forgotten\n"
+    assert run("workers", "forget", "all").splitlines() == [
+        f"worker {third} (twin): forgotten",
+        f"worker {fourth} (twin): forgotten",
+    ]
+    assert run("workers", "forget", "all") == "no lost worker is in a state for that.\n"
+    assert set(Worker.objects.values_list("pk", flat=True)) == {live, ended}
+
+
+def test_only_lost_workers_are_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+    live, ended = make_worker("a"), make_worker("b", ended_at=NOW)
+    twins = [make_worker("twin", ended_at=NOW, lost=True) for _ in range(2)]
+    with pytest.raises(CommandError, match=r"^4 of 4 workers were not forgotten\.$"):
+        call_command("jobs", "workers", "forget", str(live), str(ended), "a", "twin")
+    assert capsys.readouterr().out.splitlines() == [
+        f"worker {live}: is not lost, or is gone",
+        f"worker {ended}: is not lost, or is gone",
+        "worker a: no lost worker has this name",
+        f"worker twin: 2 lost workers have this name, give an id: {twins[0]}, {twins[1]}",
+    ]
+    assert Worker.objects.count() == 4

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from psycopg import sql
 
 from django_pgjobs import workflow
-from django_pgjobs.management import workflows
+from django_pgjobs.management import one_workflow
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import workflow_pages
 from django_pgjobs.testing import run_jobs
@@ -42,7 +42,7 @@ def test_the_failed_jobs_of_a_tree_are_below_it(run: Any) -> None:
     first, second = fail(part), fail(part, "\x1b[31mred")
     text = run("show", root).partition("Newest failed jobs:\n")[2]
     head, *lines = text.splitlines()
-    assert head.split() == list(workflows.OF_FAILED)
+    assert head.split() == list(one_workflow.OF_FAILED)
     assert [line.split()[:3] for line in lines] == [
         [str(second), "shop.tasks.pay", "3"],
         [str(first), "shop.tasks.pay", "3"],
@@ -81,8 +81,8 @@ def test_those_that_are_not_found_in_time_are_told_so(
         cursor.execute("SELECT pg_sleep(10)")
 
     root = make_batch("payroll", jobs=1, failed=1)
-    monkeypatch.setattr(workflows, "FAILED_SECONDS", 0.1)
-    monkeypatch.setattr(workflows, "list_failed", list_slowly)
+    monkeypatch.setattr(one_workflow, "FAILED_SECONDS", 0.1)
+    monkeypatch.setattr(one_workflow, "list_failed", list_slowly)
     text = run("show", root)
     assert "payroll" in text
     assert "The failed jobs could not be found in time." in text
@@ -93,7 +93,7 @@ def test_a_tree_of_many_batches_is_looked_through_where_nothing_failed_in_those_
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflow_pages, "MAX_SUMMED", 2)
-    monkeypatch.setattr(workflows, "MAX_SUMMED", 2)
+    monkeypatch.setattr(one_workflow, "MAX_SUMMED", 2)
     # Not later than what fails in the test's transaction.
     root = make_batch(created_at=sql.SQL("now()"))
     parts = [make_batch(parent_id=root) for _ in range(5)]
@@ -165,6 +165,18 @@ def test_a_retry_that_only_takes_a_cancel_back_says_so(run: Any) -> None:
     assert "as its cancel was taken back" in run("retry", summary.pk, "--cancelled")
     run_jobs()
     assert Job.objects.filter(status="successful").count() == 2
+
+
+def test_json_names_batches_and_reasons_as_python_does(run: Any) -> None:
+    with workflow("payroll") as flow:
+        flow.add(tasks.add.s(1, 1))
+        summary = flow.gather(tasks.seen.s())
+    told = json.loads(run("show", flow.pk, "--json"))
+    names = [(each["name"], each["follows"]) for each in told["batches"]]
+    assert names == [("payroll", None), ("seen", "gather")]
+    told = json.loads(run("show", summary.pk, "--json"))
+    [reason] = (each for each in told["reasons"] if each["code"] == "follows")
+    assert (reason["text"].endswith(f": {flow.pk}"), reason["refs"]) == (True, [flow.pk])
 
 
 def test_json_is_asked_for_before_or_after_the_verb(run: Any) -> None:

@@ -188,5 +188,5 @@ class TestTheRows:
         text = StringIO()
         call_command("jobs", "stuck", "--json", stdout=text)
         [row] = json.loads(text.getvalue())
-        assert (row["id"], row["worker"], row["still_seconds"]) == (job.id, "a:1", None)
+        assert (row["id"], row["worker_name"], row["still_seconds"]) == (job.id, "a:1", None)
         assert row["usual_seconds"][1] == pytest.approx(4.07, abs=0.1)

@@ -12,9 +12,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import DatabaseError
-from django.utils import timezone
 
-from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.control import lifecycle
 from django_pgjobs.control.changing import (
     Change,
@@ -33,9 +31,9 @@ from django_pgjobs.management.arguments import (
     instant,
     job_id,
     refuse_past,
-    some_text,
     span,
 )
+from django_pgjobs.management.filters import add_filters, matching
 from django_pgjobs.management.printing import Write, in_english, local_time
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
@@ -193,24 +191,8 @@ def _add_times(parser: Any, *, is_required: bool) -> None:
 
 
 def _add_filters(some: Any, verb: JobChange) -> None:
-    if len(verb.statuses) > 1:
-        some.add_argument(
-            "--status",
-            choices=[status.value for status in verb.statuses],
-            help=f"Only those of this status. Default: {' and '.join(verb.usual)}.",
-        )
-    some.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
-    some.add_argument("--task", metavar="PATH", help="Only those of this task.")
-    if verb.name == "requeue":
-        some.add_argument(
-            "--error",
-            type=some_text,
-            metavar="TEXT",
-            help="Only those with this in class or message of the last error, in any case.",
-        )
-        some.add_argument(
-            "--since", type=span, metavar="2h", help="Only those that ended within: s m h d."
-        )
+    usual = " and ".join(verb.usual)
+    add_filters(some, verb.statuses, usual, of_ended=verb.name == "requeue")
     some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
     some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
     some.add_argument(
@@ -277,7 +259,7 @@ def _still_waits(job_id: int) -> str:
 def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any]) -> None:
     """Change the jobs that the filters find, if whoever asked for it says so again."""
     statuses = [flags["status"]] if flags.get("status") else list(verb.usual)
-    found = Job.objects.filter(conditions(_lookups(flags))).filter(status__in=statuses)
+    found = Job.objects.filter(matching(flags)).filter(status__in=statuses)
     found = found.order_by("pk")[: flags["limit"]]
     jobs = find_jobs(found, statuses)
     if not jobs:
@@ -291,18 +273,6 @@ def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any
         return
     _refuse_unless_sure(verb, write, wanted, is_sure=flags["yes"])
     _change_found(verb, write, tell, found, jobs, flags.get("when"), at)
-
-
-def _lookups(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the conditions on jobs that the flags name."""
-    since = flags.get("since")
-    given = {
-        "queue_name": flags["queue"],
-        "task_path": flags["task"],
-        "error": flags.get("error"),
-        "finished_at__gte": timezone.now() - since if since else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _named(ids: list[int], at: str) -> str:

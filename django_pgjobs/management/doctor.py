@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from django_pgjobs.control.explain import explain
 from django_pgjobs.management.arguments import add_action
+from django_pgjobs.management.muting import name_of
 from django_pgjobs.management.printing import Write, in_english, json_text
 from django_pgjobs.management.reading import reading
 from django_pgjobs.queries.database import job_database
@@ -17,7 +18,7 @@ from django_pgjobs.queries.signs import MuteRow
 from django_pgjobs.values.moments import moment_in_words
 from django_pgjobs.values.words import CONTROL, counted
 from django_pgjobs.warnings.listing import all_checks, list_warnings
-from django_pgjobs.warnings.notices import KINDS, Notice, part, shorten
+from django_pgjobs.warnings.notices import KINDS, OTHERS, Notice, part, shorten
 from django_pgjobs.warnings.situation import read_situation
 
 DESCRIPTION = """
@@ -26,7 +27,8 @@ jobs that no worker takes, full workers, tasks that fail more than the day befor
 stuck, queues that grow, schedules with an error, lost workers, pauses, and wrong settings. All
 system checks of the package are run, and on the Overview only those that load no tasks.
 
-What somebody has muted there is told below, and counts for no exit status.
+In brackets stands what `jobs mute` takes. What somebody has muted is told below the others, and
+counts for no exit status.
 """
 EPILOG = """
 examples:
@@ -67,7 +69,7 @@ def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
         write(json_text(warnings + [_as_values(notice, mute) for notice, mute in muted]))
     else:
         for notice in shown:
-            write(f"WARNING {notice.text}".translate(CONTROL))
+            write(f"WARNING {notice.text}{_name(notice)}".translate(CONTROL))
         for notice, mute in muted:
             write(_muted_text(notice, mute, situation.facts.now).translate(CONTROL))
         if not shown:
@@ -84,6 +86,12 @@ def _why(job_id: int) -> str:
         return "it has ended by now."
 
 
+def _name(notice: Notice) -> str:
+    """Return what `jobs mute` takes, "" for a warning that it does not take."""
+    is_one = notice.subject != OTHERS
+    return f" [{name_of(notice.kind, notice.subject)}]" if is_one else ""
+
+
 def _muted_text(notice: Notice, mute: MuteRow, now: datetime) -> str:
     said = notice.text or f"{KINDS[notice.kind]}: {notice.subject}"
     until = moment_in_words(mute.until, now)
@@ -97,5 +105,5 @@ def _as_values(notice: Notice, mute: MuteRow | None) -> dict[str, Any]:
         "text": notice.text,
         "muted_until": mute and mute.until,
         "muted_by": mute and mute.muted_by,
-        "reason": mute and mute.reason,
+        "mute_reason": mute and mute.reason,
     }

@@ -35,7 +35,6 @@ HEADS = (*NUMBERS, "task", "error")
 # What JSON has of a group as it is read.
 TOLD = (
     "task_path",
-    "error_class",
     "error_message",
     "jobs",
     "jobs_hour",
@@ -91,4 +90,4 @@ def _cells(group: FailureRow) -> list[object]:
 
 def _as_values(group: FailureRow) -> dict[str, Any]:
     values = {name: getattr(group, name) for name in TOLD}
-    return values | {"message": message_of(group)}
+    return values | {"exception_class": group.error_class, "message": message_of(group)}

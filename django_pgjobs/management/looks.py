@@ -15,6 +15,7 @@ from django_pgjobs.control.failures import class_name
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.arguments import add_action, count, job_id
+from django_pgjobs.management.filters import add_filters, matching
 from django_pgjobs.management.printing import (
     Write,
     in_english,
@@ -42,7 +43,8 @@ DETAILS = ("hold", "due_at", "cancel_requested_at")
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
 
 OF_LIST = """
-Lists unfinished jobs, or those of one status, newest first.
+Lists unfinished jobs, or those of one status, newest first. Its filters are those of
+`jobs requeue`, which takes what this lists with --error or --since.
 
   status       in brackets what a ready job waits for, or that a running one is asked to end
   priority     from -100 to 100: higher ones first
@@ -52,10 +54,16 @@ Lists unfinished jobs, or those of one status, newest first.
   error        of failed jobs: class and first line of the last one; a terminal gets what fits
 
 Of one job: `jobs show ID` prints what is stored, `jobs explain ID` why it does not run.
+
+examples:
+  manage.py jobs list --queue mail
+  manage.py jobs list --task shop.tasks.push --error ConnectionError --since 2h
+  manage.py jobs list --status successful --since 10m --json | jq '.[].id'
 """
 OF_SHOW = """
 Prints the columns of a job that are not as in every other one, why it does not run if it is not
-finished, and its failed attempts with the traceback of the newest. Nothing is masked.
+finished, its failed attempts with the traceback of the newest, and what people did to it in the
+admin: who cancelled or requeued it, and why. Nothing is masked.
 
 Times are in the TIME_ZONE of the settings. --json prints all columns.
 """
@@ -80,11 +88,8 @@ def add_looks(actions: Any) -> None:
         help="List unfinished jobs, or those of one status, newest first.",
         description=OF_LIST,
     )
-    listing.add_argument(
-        "--status", choices=JobStatus.values, help="Default: ready and running ones."
-    )
-    listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
-    listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
+    usual = "ready and running, with --error or --since failed"
+    add_filters(listing, list(JobStatus), usual)
     listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
     stuck = add_action(
         actions,
@@ -109,23 +114,20 @@ def list_jobs(
     screen: Any,
     *,
     status: str | None,
-    queue: str | None,
-    task: str | None,
     limit: int,
     **flags: Any,
 ) -> None:
-    """Print the newest jobs, those that have not finished unless a *status* is named.
+    """Print the newest jobs, those that have not finished unless flags are about others.
 
     Finished ones are listed in the order of their end, for which there is an index.
     """
-    tell_doubts(tell, queues=[queue], tasks=[task])
+    tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
+    if status is None and (flags["error"] or flags["since"]):
+        status = JobStatus.FAILED
     jobs = Job.objects.using(job_database()).only(*LISTED, *DETAILS, "finished_at")
     jobs = jobs.filter(status=status) if status else jobs.unfinished()
     jobs = jobs.order_by("-finished_at" if status in FINISHED else "-id")
-    if queue is not None:
-        jobs = jobs.filter(queue_name=queue)
-    if task is not None:
-        jobs = jobs.filter(task_path=task)
+    jobs = jobs.filter(matching(flags))
     if status == JobStatus.FAILED:
         jobs = jobs.annotate(last_error=last_error_expression())
     with reading(walks=True):
@@ -147,7 +149,7 @@ def _listed(jobs: list[Job]) -> list[dict[str, Any]]:
         row = {name: getattr(job, name) for name in (*LISTED, "finished_at")}
         row["detail"] = detail_of(job, is_paused=job.pk in paused)
         if (error := getattr(job, "last_error", None)) is not None:
-            row["error_class"], _, row["message"] = error.partition(": ")
+            row["exception_class"], _, row["message"] = error.partition(": ")
         rows.append(row)
     return rows
 
@@ -165,7 +167,7 @@ def _write_list(write: Write, screen: Any, rows: list[dict[str, Any]], status: s
 def _error(row: dict[str, Any]) -> str:
     """Return class and first line of an error."""
     lines = row["message"].strip().splitlines()
-    return ": ".join(filter(None, (class_name(row["error_class"]), *lines[:1])))
+    return ": ".join(filter(None, (class_name(row["exception_class"]), *lines[:1])))
 
 
 def _with_detail(status: str, detail: Hold | Detail | None) -> str:
@@ -245,7 +247,7 @@ def _as_values(stuck: Stuck) -> dict[str, Any]:
         "task_path": stuck.run.task_path,
         "queue_name": stuck.run.queue_name,
         "worker_id": stuck.run.worker_id,
-        "worker": stuck.run.worker_name,
+        "worker_name": stuck.run.worker_name,
         "seconds": stuck.run.seconds,
         "usual_seconds": None if usual is None else list(usual),
         "still_seconds": stuck.still,

@@ -14,8 +14,9 @@ from django.utils.dateparse import parse_datetime
 from django_pgjobs.control.explain import explain
 from django_pgjobs.control.explanation import Explanation
 from django_pgjobs.declaring.registry import discover_tasks
+from django_pgjobs.management.history import list_history, write_history
 from django_pgjobs.management.printing import Write, in_english, json_text, local_time
-from django_pgjobs.models import Job
+from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import UNFINISHED, JobStatus
 from django_pgjobs.values.words import CONTROL
@@ -52,8 +53,10 @@ def show_job(write: Write, job_id: int, *, as_json: bool) -> None:
     row = rows_of(Job).filter(pk=job_id).values(*COLUMNS).first()
     if row is None:
         raise _gone(job_id)
+    history = list_history(Job, job_id)
     if as_json:
-        write(json_text(row))
+        told = None if history is None else [entry._asdict() for entry in history]
+        write(json_text(row | {"history": told}))
         return
     write(f"job {job_id}: {_cell(row['status'])}")
     shown = dict(_worth_telling(row))
@@ -64,6 +67,8 @@ def show_job(write: Write, job_id: int, *, as_json: bool) -> None:
         write("why")
         _write_reasons(write, _explain(job_id))
     _write_errors(write, row["errors"])
+    write_history(write, "", history)
+    _tell_of_batch(write, row["batch_id"])
 
 
 def _explain(job_id: int) -> Explanation:
@@ -116,6 +121,14 @@ def _write_errors(write: Write, errors: list[Any]) -> None:
         write("  " + "  ".join(_cell(value) for value in line if value is not None))
     if newest := told[0].get("traceback"):
         write(str(newest).rstrip())
+
+
+def _tell_of_batch(write: Write, batch_id: int | None) -> None:
+    """Write where to look for who cancelled it, if its batch is cancelled."""
+    if batch_id is None:
+        return
+    if rows_of(Batch).filter(pk=batch_id, cancel_requested_at__isnull=False).exists():
+        write(f"its batch is cancelled: see `jobs workflows show {batch_id}`.")
 
 
 def _as_instant(text: Any) -> Any:

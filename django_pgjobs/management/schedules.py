@@ -165,7 +165,8 @@ def _cells(row: Schedule, skipped: list[datetime]) -> tuple[str, ...]:
 
 
 def _as_json(row: Schedule, skipped: list[datetime]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": row.name, "task": row.task_path, "state": state_of(row)}
+    shown: dict[str, Any] = {"name": row.name, "task_path": row.task_path}
+    shown["state"] = state_of(row)
     for name in ("cron", "every", "timezone", "runs", "last_job_id", "changed_fields", "error"):
         shown[name] = getattr(row, name)
     for name in ("paused_by", "pause_reason"):

@@ -245,11 +245,11 @@ def _as_values(stats: Stats, line: QueueLine) -> dict[str, Any]:
     row, size = line.row, line.size
     (run_half, run_most), (wait_half, wait_most) = _parts(line.ran), _parts(line.waited)
     return {
-        "queue": row.name,
+        "queue_name": row.name,
         "state": "paused" if row.paused_at else "active",
         "paused_at": row.paused_at,
         "paused_by": row.paused_by,
-        "reason": row.reason,
+        "pause_reason": row.reason,
         "resume_at": row.resume_at,
         "ready": size and size.ready,
         "running": size and size.running,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db.models import QuerySet
 
 from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
 from django_pgjobs.management.arguments import add_action, some_text, worker_name
@@ -36,6 +37,7 @@ examples:
   manage.py jobs workers stop web-1:4402
   manage.py jobs workers resume all
   manage.py jobs workers stop all
+  manage.py jobs workers forget all
 """
 # Verb -> what it does, what was done, and why it may not be.
 VERBS = {
@@ -54,6 +56,7 @@ VERBS = {
         "asked to stop",
         "is not live, or was asked before",
     ),
+    "forget": ("Delete the rows of lost workers.", "forgotten", "is not lost, or is gone"),
 }
 NUMBERS = ("id", "heartbeat", "slots", "run")
 HEADS = ("id", "worker", "state", "heartbeat", "slots", "run", "version", "queues")
@@ -69,21 +72,22 @@ def add_workers(actions: Any) -> None:
     parser = add_action(
         actions,
         "workers",
-        help="Show workers and what they hold; quiet, resume and stop them.",
+        help="Show workers and what they hold; quiet, resume, stop and forget them.",
         description=DESCRIPTION,
         epilog=EPILOG,
     )
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
     verbs = parser.add_subparsers(dest="verb")
     for name, (does, *_) in VERBS.items():
-        verb = add_action(verbs, name, help=does)
+        example = f"\nexample:\n  manage.py jobs workers {name} 17\n"
+        verb = add_action(verbs, name, help=does, epilog=example)
         verb.add_argument(
             "workers",
             type=worker_id,
             nargs="+",
             metavar="id",
-            help="The ids of workers, as `jobs workers` prints them, or names that one live worker "
-            f"has; {ALL}: all of them.",
+            help="The ids of workers, as `jobs workers` prints them, or names that one "
+            f"{_whom(name)} worker has; {ALL}: all of them.",
         )
 
 
@@ -106,7 +110,7 @@ def _order_all(write: Write, verb: str) -> None:
     for worker in found:
         write(f"worker {worker.pk} ({worker.name}): {done}".translate(CONTROL))
     if not found:
-        write("no live worker is in a state for that.")
+        write(f"no {_whom(verb)} worker is in a state for that.")
 
 
 def _order(write: Write, verb: str, given: list[int | str]) -> None:
@@ -114,29 +118,39 @@ def _order(write: Write, verb: str, given: list[int | str]) -> None:
     _, done, not_done = VERBS[verb]
     failed = 0
     for each in given:
-        ids = [each] if isinstance(each, int) else _ids_of(each)
+        ids = [each] if isinstance(each, int) else _ids_of(verb, each)
         found = carry_out(WorkerOrder(verb, ids[0])) if len(ids) == 1 else []
         failed += not found
         label = f"{ids[0]} ({each})" if len(ids) == 1 and ids != [each] else each
         said = done if found else not_done
         if len(ids) != 1:
-            said = _why_not_one(ids)
+            said = _why_not_one(verb, ids)
         write(f"worker {label}: {said}".translate(CONTROL))
     if failed:
         verb_form = "was" if failed == 1 else "were"
         raise CommandError(f"{failed} of {counted(len(given), 'worker')} {verb_form} not {done}.")
 
 
-def _ids_of(name: str) -> list[int]:
-    """Return the ids of the live workers of a name."""
-    found = rows_of(Worker).filter(Worker.that_is_live(), name=name)
-    return list(found.order_by("pk").values_list("pk", flat=True))
+def _whom(verb: str) -> str:
+    """Return which workers an order is for."""
+    return "lost" if verb == "forget" else "live"
 
 
-def _why_not_one(ids: list[int]) -> str:
+def _ids_of(verb: str, name: str) -> list[int]:
+    """Return the ids of the workers of a name that an order is for."""
+    found = WorkerOrder(verb, None).workers() if verb == "forget" else _live()
+    return list(found.filter(name=name).order_by("pk").values_list("pk", flat=True))
+
+
+def _live() -> QuerySet[Worker]:
+    return rows_of(Worker).filter(Worker.that_is_live())
+
+
+def _why_not_one(verb: str, ids: list[int]) -> str:
     if not ids:
-        return "no live worker has this name"
-    return f"{len(ids)} live workers have this name, give an id: {', '.join(map(str, ids))}"
+        return f"no {_whom(verb)} worker has this name"
+    named = f"{len(ids)} {_whom(verb)} workers have this name"
+    return f"{named}, give an id: {', '.join(map(str, ids))}"
 
 
 # Looking
@@ -203,7 +217,7 @@ def _as_values(found: Workers, row: WorkerRow) -> dict[str, Any]:
         "version": row.version,
         "state": state_of(row),
         "heartbeat": heartbeat_of(row),
-        "heartbeat_seconds": row.silent,
+        "silent_seconds": row.silent,
         "lease_seconds": row.lease,
         "ended_seconds": row.ended_ago,
         "age_seconds": row.age,

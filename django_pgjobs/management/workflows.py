@@ -1,16 +1,15 @@
-"""`manage.py jobs workflows`: trees of batches, what failed in one, and changes of it."""
+"""`manage.py jobs workflows`: trees of batches, and changes of one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections
 
-from django_pgjobs.exceptions import JobError, TooSlow
+from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import add_action, count, job_id
+from django_pgjobs.management.one_workflow import COUNTS, counts_of, find_batch, show_workflow
 from django_pgjobs.management.printing import (
     Write,
     in_english,
@@ -19,27 +18,12 @@ from django_pgjobs.management.printing import (
     write_table,
 )
 from django_pgjobs.management.reading import reading
-from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import LARGE_FIELDS, all_workflows, with_states
-from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.queries.database import job_database, rows_of
-from django_pgjobs.queries.workflow_pages import (
-    MAX_SUMMED,
-    TreeRow,
-    list_failed,
-    list_tree,
-    summarise_trees,
-)
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.workflow_pages import MAX_SUMMED, summarise_trees
 from django_pgjobs.values.words import counted
 
-COUNTS = ("jobs", "successful", "failed", "cancelled")
 LISTED = ("id", "name", "state", *COUNTS, "created_at")
-OF_TREE = ("id", "batch", "state", *COUNTS)
-OF_FAILED = ("id", "task_path", "attempts", "finished_at", "exception_class", "message")
-# Deeper batches stand below each other.
-MAX_INDENTED = 20
-# That finding the failed jobs of a tree may take, as on its page in the admin.
-FAILED_SECONDS = 2.0
 
 DESCRIPTION = """
 Lists workflows, newest first, with the numbers of their whole trees. With a verb it prints or
@@ -60,8 +44,12 @@ examples:
   manage.py jobs workflows seal 17
 """
 OF_SHOW = """
-Prints the batches of a workflow, each with the numbers of its own jobs; what it waits for; and its
-newest failed jobs. The state of a batch tells of all below it, too.
+Prints the batches of a workflow, each with the numbers of its own jobs; what it waits for; its
+newest failed jobs; and who or what cancelled it, when and why, as far as that is known: the admin
+writes down what people do there, and only there. The state of a batch tells of all below it, too.
+
+example:
+  manage.py jobs workflows show 17
 """
 OF_RETRY = """
 Requeues the failed jobs of a batch and of all below it, in one transaction. What follows them runs
@@ -121,7 +109,7 @@ def handle(
             unfinished = flags["unfinished"]
             _list(write, tell, unfinished=unfinished, limit=flags["limit"], as_json=json)
         elif verb == "show":
-            _show(write, flags["id"], as_json=json)
+            show_workflow(write, flags["id"], as_json=json)
         elif verb == "retry":
             _retry(write, flags["id"], cancelled=flags["cancelled"])
         elif verb == "cancel":
@@ -136,7 +124,7 @@ def handle(
 
 
 def _retry(write: Write, batch_id: int, *, cancelled: bool) -> None:
-    batch = _find(batch_id)
+    batch = find_batch(batch_id)
     was_cancelled = batch.cancel_requested_at is not None
     number = batch.retry(cancelled=cancelled)
     if number:
@@ -150,25 +138,17 @@ def _retry(write: Write, batch_id: int, *, cancelled: bool) -> None:
 
 
 def _cancel(write: Write, batch_id: int) -> None:
-    if not _find(batch_id).cancel():
+    if not find_batch(batch_id).cancel():
         raise CommandError(f"batch {batch_id} is complete, or was cancelled before.")
     write(f"batch {batch_id}: cancelled")
 
 
 def _seal(write: Write, batch_id: int) -> None:
-    batch = _find(batch_id)
+    batch = find_batch(batch_id)
     if batch.sealed_at is not None or batch.follows is not None:
         raise CommandError(f"batch {batch_id} is not open: no more jobs come to it.")
     batch.seal()
     write(f"batch {batch_id}: sealed")
-
-
-def _find(batch_id: int) -> Batch:
-    """Return a batch; raise LookupError if it is gone."""
-    batch = rows_of(Batch).filter(pk=batch_id).first()
-    if batch is None:
-        raise LookupError(f"there is no batch {batch_id}.")
-    return batch
 
 
 # Looking
@@ -186,7 +166,8 @@ def _list(write: Write, tell: Write, *, unfinished: bool, limit: int, as_json: b
         sums = summarise_trees(cursor, [root.pk for root in found])
     shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
     rows = [
-        (root.pk, root.name, root.state, *_counts(sums[root.pk]), root.created_at) for root in shown
+        (root.pk, root.name, root.state, *counts_of(sums[root.pk]), root.created_at)
+        for root in shown
     ]
     if as_json:
         write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
@@ -199,75 +180,3 @@ def _list(write: Write, tell: Write, *, unfinished: bool, limit: int, as_json: b
                 write(f"{root.pk}: more than {MAX_SUMMED} batches; {first}")
     if len(read) > limit:
         tell_of_more(tell, limit)
-
-
-@in_english()
-def _show(write: Write, batch_id: int, *, as_json: bool) -> None:
-    """Write a batch and what is below it, and what it waits for; raise LookupError if it is gone.
-
-    At most MAX_SUMMED batches, owners right before what is below them; then what failed.
-    """
-    with reading() as cursor:
-        top = _find(batch_id)
-        tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
-        rows = list(_lines(tree[:MAX_SUMMED]))
-        reasons = top.explain().reasons
-    is_cut = len(tree) > MAX_SUMMED
-    failed = _find_failed(batch_id) if is_cut or any(row.failed for row in tree) else []
-    if as_json:
-        batches = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
-        told = {
-            "batches": batches,
-            "is_cut": is_cut,
-            "reasons": [{"code": each.code, "text": each.text} for each in reasons],
-            "failed_jobs": failed,
-        }
-        write(json_text(told))
-        return
-    cells = [(i, "  " * min(depth, MAX_INDENTED) + name, *rest) for depth, i, name, *rest in rows]
-    write_table(write, OF_TREE, cells, nothing=f"there is no batch {batch_id}.")
-    if is_cut:
-        write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
-    for reason in reasons:
-        write(f"{reason.text} [{reason.code}]")
-    if failed is None:
-        write("The failed jobs could not be found in time.")
-    elif failed:
-        write("Newest failed jobs:")
-        write_table(write, OF_FAILED, [tuple(job.values()) for job in failed], nothing="")
-
-
-def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
-    """Return the newest failed jobs of a tree, None if that takes too long."""
-    alias = job_database()
-    try:
-        with time_budget(alias, FAILED_SECONDS), connections[alias].cursor() as cursor:
-            found = list_failed(cursor, batch_id)
-    except TooSlow:
-        return None
-    rows = (
-        (job.id, job.task_path, job.attempts, job.finished_at, job.error_class, job.first_line)
-        for job in found
-    )
-    return [dict(zip(OF_FAILED, row, strict=True)) for row in rows]
-
-
-def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
-    """Yield depth, id, name, state and counts of batches, owners right before what is below."""
-    batches = with_states(rows_of(Batch).defer(*LARGE_FIELDS))
-    found = batches.in_bulk([row.id for row in tree])
-    below: dict[int | None, list[TreeRow]] = {}
-    for row in tree[1:]:
-        below.setdefault(row.parent_id, []).append(row)
-    waiting = tree[:1]
-    while waiting:
-        row = waiting.pop()
-        if row.id in found:  # not deleted meanwhile
-            batch = found[row.id]
-            name = str(batch).rpartition(" #")[0]
-            yield row.depth, row.id, name, batch.state, *_counts(row)
-            waiting += reversed(below.get(row.id, []))
-
-
-def _counts(row: Any) -> Iterable[int]:
-    return (getattr(row, name) for name in COUNTS)

@@ -13,12 +13,12 @@ from django.utils import timezone, translation
 from django_pgjobs.admin.bulk.forms import BulkTimeForm
 from django_pgjobs.admin.job_page.actions import WhenForm
 from django_pgjobs.admin.job_page.copy_form import CopyForm
-from django_pgjobs.admin.overview.muting import MuteForm
 from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
 from django_pgjobs.admin.schedules.forms import BackfillForm, ScheduleForm
 from django_pgjobs.admin.schedules.preview import RuleForm
 from django_pgjobs.admin.workflows.listing import WorkflowForm
 from django_pgjobs.models import Job
+from django_pgjobs.mutes import MuteForm
 
 # What the form of a schedule sends while it is filled in; a filter, whose list shows such times.
 SILENT = {RuleForm, WorkflowForm}

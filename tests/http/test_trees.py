@@ -49,7 +49,7 @@ def test_a_whole_tree_is_opened_in_one_request(api: Api) -> None:
     status = read(api.get(f"workflows/{opened['id']}/status"))
     assert (status["state"], status["metadata"]) == ("successful", {"month": 5})
     assert status["counts"]["successful"] == 9
-    assert [reason["code"] for reason in status["waits_for"]] == ["complete"]
+    assert [reason["code"] for reason in status["reasons"]] == ["complete"]
 
 
 def test_nothing_of_a_tree_is_there_if_a_part_is_wrong(api: Api) -> None:

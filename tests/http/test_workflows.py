@@ -28,7 +28,7 @@ def test_jobs_are_added_until_it_is_sealed(api: Api) -> None:
     assert [job.args for job in Job.objects.filter(pk__in=ids).order_by("pk")] == [[1, 2], [3, 4]]
     run_jobs()
     status = read(api.get(f"workflows/{flow}/status"))
-    assert (status["state"], status["waits_for"][0]["code"]) == ("open", "open")
+    assert (status["state"], status["reasons"][0]["code"]) == ("open", "open")
     assert read(api.post(f"batches/{flow}/seal"))["state"] == "successful"
     assert read(api.post(f"batches/{flow}/seal"))["state"] == "successful"
     answer = api.post(f"batches/{flow}/jobs", {"jobs": sums((5, 6))})

@@ -69,6 +69,7 @@ def test_the_list_tells_state_rule_and_times(run: Any) -> None:
     assert "paused: paused by anna: PDF bug" in lines
     assert any(line.startswith("broken: It is not planned: expected cron") for line in lines)
     found = {each["name"]: each for each in json.loads("\n".join(run("list", "--json")))}
+    assert found["hourly"]["task_path"] == tasks.note_time.module_path
     assert found["hourly"]["last_job_id"] == jobs_of("hourly")[0].pk
     told = {name: found["paused"][name] for name in ("state", "paused_by", "pause_reason")}
     assert told == {"state": "paused", "paused_by": "anna", "pause_reason": "PDF bug"}

@@ -1,8 +1,7 @@
-"""The forms of queues, pauses and limits: what the tables refuse, refused here in words."""
+"""The forms of pauses: what the table refuses, refused here in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -10,15 +9,14 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.drawing import CURRENT_ZONE
-from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from django_pgjobs.limits import LineField
+from django_pgjobs.models import Pause
 from django_pgjobs.status import PauseKind
-from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
+from django_pgjobs.values.bounds import MAX_KEY_BYTES
 from django_pgjobs.values.moments import aware, now_aware
-from django_pgjobs.values.payload import is_storable
 
 # How long a pause may be asked to last, in seconds; empty: until somebody resumes.
 SPANS = (
@@ -31,39 +29,11 @@ SPANS = (
 )
 
 
-def one_line(max_bytes: int | None) -> Callable[[str], None]:
-    """Return a validator of names: one line that PostgreSQL can store, of so many bytes at most."""
-
-    def check(value: str) -> None:
-        if "\n" in value or "\r" in value or not is_storable(value):
-            raise ValidationError(_("Expected one line of text."))
-        if max_bytes is not None and len(value.encode()) > max_bytes:
-            text = ngettext("Expected at most %s byte.", "Expected at most %s bytes.", max_bytes)
-            raise ValidationError(text % max_bytes)
-
-    return check
-
-
 def to_come(end: datetime | None) -> datetime | None:
     """Return the end of a pause; raise ValidationError if it is over."""
     if end is not None and aware(end) <= now_aware():
         raise ValidationError(_("Expected a time in the future."))
     return end
-
-
-class LineField(forms.CharField):
-    """A name: one line, whose first and last spaces count.
-
-    *max_bytes* None: the column bounds characters, which *max_length* says.
-    """
-
-    def __init__(self, *, max_bytes: int | None = None, **options: Any) -> None:
-        options.setdefault("strip", False)
-        super().__init__(
-            widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
-            validators=[one_line(max_bytes)],
-            **options,
-        )
 
 
 class PauseForm(forms.Form):
@@ -149,60 +119,3 @@ class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
         if given.get("kind") != PauseKind.KEY and "*" in given.get("name", ""):
             self.add_error("name", _("Only concurrency keys have patterns."))
         return given
-
-
-class QueueSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What holds for a queue."""
-
-    queue_name = LineField(label=_("Queue"), max_bytes=MAX_QUEUE_NAME_BYTES)
-
-    class Meta:
-        model = QueueSettings
-        fields = ("queue_name", "max_running", "boost", "note")
-        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
-
-
-class ConcurrencyLimitForm(forms.ModelForm):  # type: ignore[type-arg]
-    """How many jobs of a key, or of each key of a pattern, run at a time."""
-
-    pattern = LineField(
-        label=_("Key or pattern"),
-        max_bytes=MAX_KEY_BYTES,
-        help_text=ConcurrencyLimit._meta.get_field("pattern").help_text,
-    )
-
-    class Meta:
-        model = ConcurrencyLimit
-        fields = ("pattern", "max_running", "weight", "note")
-        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
-
-    def clean_pattern(self) -> str:
-        """Refuse stars side by side, which mean the same as one."""
-        pattern: str = self.cleaned_data["pattern"]
-        if "**" in pattern:
-            raise ValidationError(_("Expected single stars: each stands for any text."))
-        return pattern
-
-
-class RateLimitForm(forms.ModelForm):  # type: ignore[type-arg]
-    """How many starts in how much time."""
-
-    name = LineField(
-        label=_("Name"),
-        max_bytes=MAX_KEY_BYTES,
-        help_text=RateLimit._meta.get_field("name").help_text,
-    )
-
-    class Meta:
-        model = RateLimit
-        fields = ("name", "count", "period", "burst", "note")
-        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
-
-    def clean_name(self) -> str:
-        """Refuse patterns, which rate limits do not have."""
-        name: str = self.cleaned_data["name"]
-        if "*" in name:
-            raise ValidationError(
-                _('Rate limits have no patterns: "shopify" holds for each key of "shopify:...".')
-            )
-        return name

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
@@ -15,12 +14,12 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.queues.forms import ConcurrencyLimitForm, RateLimitForm
-from django_pgjobs.admin.queues.shared import KeyIsKept, tell_workers
-from django_pgjobs.models import ConcurrencyLimit, RateLimit, RateState
+from django_pgjobs.admin.queues.shared import KeyIsKept
+from django_pgjobs.limits import ConcurrencyLimitForm, RateLimitForm, read_limits, reset_rate
+from django_pgjobs.models import RateLimit
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import limit_pages
-from django_pgjobs.queries.database import job_cursor, job_database
+from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.limit_pages import RateKeyRow
 
 # Keys of a limit that is not there that are spelled out.
@@ -61,11 +60,7 @@ class RateLimitAdmin(KeyIsKept):
         if refused:
             return refused
         key = request.POST.get("key", "").replace("\0", "")
-        with transaction.atomic(using=job_database()):
-            deleted, _by_model = RateState.objects.filter(key=key).delete()
-            if deleted:
-                tell_workers()
-        if deleted:
+        if reset_rate(key):
             record(request.user, "reset_rate", target=key, site=self.admin_site)
             say(request, _("All tokens are there again: %(key)s.") % {"key": key})
         else:
@@ -75,23 +70,20 @@ class RateLimitAdmin(KeyIsKept):
 
 def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page of all limits and of the keys that they hold for."""
-    rates = list(RateLimit.objects.order_by("name")[: limit_pages.MAX_LIMITS])
-    limits = list(ConcurrencyLimit.objects.order_by("pattern")[: limit_pages.MAX_LIMITS])
     with job_cursor() as cursor:
-        keys_of = limit_pages.list_rate_keys(cursor, limits=len(rates))
-        keys = limit_pages.list_concurrency_keys(cursor)
+        found = read_limits(cursor)
     context = {
         "title": _("Limits"),
-        "rates": [_shown_rate(model_admin, rate, keys_of.get(rate.name, [])) for rate in rates],
-        "missing": list(_missing(model_admin, keys_of.get(None, [])))
-        if len(rates) < limit_pages.MAX_LIMITS
-        else [],
+        "rates": [
+            _shown_rate(model_admin, rate, found.keys_of.get(rate.name, [])) for rate in found.rates
+        ],
+        "missing": list(_missing(model_admin, found.missing)),
         "limits": [
             {
                 "row": limit,
                 "url": model_admin.url("pgjobs_concurrencylimit_change", quote(limit.pattern)),
             }
-            for limit in limits
+            for limit in found.limits
         ],
         "keys": [
             {
@@ -99,9 +91,9 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
                 "is_full": key.running >= key.max_running,
                 "limit_url": _limit_url(model_admin, key.key, key.pattern),
             }
-            for key in keys
+            for key in found.keys
         ],
-        "is_cut": limit_pages.MAX_LIMITS in (len(rates), len(limits)),
+        "is_cut": found.is_cut,
         "max_rows": limit_pages.MAX_LIMITS,
         "max_jobs": limit_pages.MAX_JOBS,
         "may_control": may(request.user, Verb.CONTROL_QUEUES),
@@ -122,11 +114,10 @@ class MissingLimit(NamedTuple):
     url: str
 
 
-def _missing(model_admin: PageAdmin, keys: list[RateKeyRow]) -> Iterator[MissingLimit]:
-    by_name: dict[str, list[RateKeyRow]] = {}
-    for row in keys:
-        by_name.setdefault(row.key.partition(":")[0], []).append(row)
-    for name, rows in by_name.items():
+def _missing(
+    model_admin: PageAdmin, missing: Mapping[str, list[RateKeyRow]]
+) -> Iterator[MissingLimit]:
+    for name, rows in missing.items():
         url = f"{model_admin.url('pgjobs_ratelimit_add')}?{urlencode({'name': name})}"
         said = [*(row.key for row in rows[:MAX_NAMED]), *["…"][: len(rows) > MAX_NAMED]]
         yield MissingLimit(", ".join(said), sum(row.jobs for row in rows), url)

@@ -14,13 +14,10 @@ from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queues.drawing import draw_queue, draw_queues
-from django_pgjobs.admin.queues.forms import (
-    PauseForm,
-    PauseRowForm,
-    QueueSettingsForm,
-)
+from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
 from django_pgjobs.admin.queues.shared import ControlAdmin, KeyIsKept
 from django_pgjobs.control import pauses
+from django_pgjobs.limits import QueueSettingsForm
 from django_pgjobs.models import Pause
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database

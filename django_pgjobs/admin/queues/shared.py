@@ -12,9 +12,8 @@ from django.http import HttpRequest
 
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import ListPageAdmin
+from django_pgjobs.limits import tell_workers
 from django_pgjobs.permissions import Verb, may
-from django_pgjobs.queries import notifications
-from django_pgjobs.queries.database import job_cursor
 
 
 class ControlAdmin(ListPageAdmin):
@@ -66,9 +65,3 @@ class KeyIsKept(ControlAdmin):
         given = super().get_readonly_fields(request, obj)
         key = self.model._meta.pk.name
         return given if obj is None else (*given, key)
-
-
-def tell_workers() -> None:
-    """Let workers look for jobs, under the new rules, when the transaction commits."""
-    with job_cursor() as cursor:
-        notifications.notify_of_control(cursor)

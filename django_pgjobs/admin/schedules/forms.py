@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_page.copy_form import unmask
-from django_pgjobs.admin.queues.forms import LineField
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
@@ -33,6 +32,7 @@ from django_pgjobs.declaring.schedules import (
 )
 from django_pgjobs.drawing import CURRENT_ZONE
 from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.limits import LineField
 from django_pgjobs.models import Schedule
 from django_pgjobs.occurrences.cron import MAX_LENGTH
 from django_pgjobs.occurrences.rule import (

@@ -12,10 +12,10 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.queues.forms import LineField, one_line
 from django_pgjobs.conf import is_dotted
 from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import MAX_NAME, MAX_PER_SECOND, TokenScope, is_name
+from django_pgjobs.limits import LineField, one_line
 from django_pgjobs.values.bounds import MAX_QUEUE_NAME_BYTES
 
 VERB_LABELS = {

@@ -117,14 +117,12 @@ def show_status(request: ApiRequest, *, batch: int) -> Reply:
 def _status(request: ApiRequest, batch_id: int) -> dict[str, Any]:
     found = _find(batch_id)
     with in_bounded_time():
-        return batch_status(found, has_key=request.access.is_for_all) | {
-            "waits_for": _reasons(found)
-        }
+        return batch_status(found, has_key=request.access.is_for_all) | {"reasons": _reasons(found)}
 
 
 def _reasons(batch: Batch) -> list[dict[str, Any]]:
     return [
-        {"code": reason.code, "text": reason.text, "batches": list(map(str, reason.refs))}
+        {"code": reason.code, "text": reason.text, "refs": list(map(str, reason.refs))}
         for reason in batch.explain().reasons
     ]
 

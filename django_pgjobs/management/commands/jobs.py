@@ -24,7 +24,9 @@ from django_pgjobs.management import (
     doctor,
     enqueueing,
     failures,
+    limits,
     looks,
+    muting,
     one_job,
     pausing,
     prune,
@@ -57,6 +59,9 @@ examples:
   manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
   manage.py jobs resume --queue mail
+  manage.py jobs mute unserved reports --for 2h --reason 'new queue'
+  manage.py jobs limits
+  manage.py jobs limits rate shopify --count 20 --period 1.6
   manage.py jobs list --status failed --queue mail
   manage.py jobs stuck
   manage.py jobs stack 4711
@@ -77,8 +82,8 @@ Each action has a --help of its own.
 
 Exit status:
   0    done; pause and resume also if it was so before
-  1    some job, task or worker does not exist or was not changed; with --fail: a job looks stuck,
-       or something is wrong
+  1    some job, task, worker or limit does not exist or was not changed; with --fail: a job looks
+       stuck, or something is wrong
   2    wrong use
   3    the database cannot be reached or is not migrated
   130  Ctrl-C, also of stats --watch
@@ -115,6 +120,8 @@ class Command(BaseCommand):
         changes.add_changes(actions)
         workflows.add_workflows(actions)
         pausing.add_pausing(actions)
+        limits.add_limits(actions)
+        muting.add_muting(actions)
         prune.add_prune(actions)
         self._add_grants(actions)
         schedules.add_schedules(actions)
@@ -164,6 +171,10 @@ class Command(BaseCommand):
             "stack": partial(looks.show_stack, self._write),
             "pause": partial(pausing.pause, self._write, self._tell),
             "resume": partial(pausing.resume, self._write),
+            "limits": partial(limits.handle, self._write, self._tell, self.stdout),
+            "mute": partial(muting.mute_warning, self._write),
+            "unmute": partial(muting.unmute_warning, self._write),
+            "mutes": partial(muting.list_mutes, self._write, self.stdout),
             "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),

@@ -1,0 +1,99 @@
+"""`manage.py jobs mute`, `unmute` and `mutes`: warnings that everybody knows of."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.utils import timezone, translation
+
+from django_pgjobs.models import Mute
+from django_pgjobs.warnings.notices import OTHERS
+from tests.admin.warning_support import no_dead_rows
+from tests.factories import make_jobs, make_worker
+
+__all__ = ["no_dead_rows"]
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_warning_is_muted_by_what_the_doctor_says_behind_it(run: Any, settings: Any) -> None:
+    settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W005"]
+    make_worker(queues=["mail"])
+    make_jobs(1, queue_name="a queue")
+    said = run("doctor").rstrip("]\n").rpartition(" [")[2]
+    with translation.override("de"):
+        told = run("mute", *shlex.split(said), "--for", "2h", "--reason", "known", "--by", "ann")
+    assert told == "unserved 'a queue': muted for 2 h\n"
+    row = Mute.objects.get()
+    assert (row.kind, row.subject, row.reason, row.muted_by) == (
+        "unserved",
+        "a queue",
+        "known",
+        "ann",
+    )
+    assert timedelta(minutes=119) < row.until - timezone.now() <= timedelta(hours=2)
+    muted, end = run("doctor", "--fail").splitlines()
+    assert muted.startswith("muted by ann until ")
+    assert end == "nothing else is wrong."
+
+
+def test_muting_again_says_what_held_before(run: Any) -> None:
+    run("mute", "versions", "--for", "2h", "--reason", "rollout", "--by", "ann")
+    said = run("mute", "versions", "--for", "1h", "--reason", "still").splitlines()
+    assert said[0] == "versions: muted for 1 h"
+    assert said[1].startswith("  before: by ann until ")
+    assert said[1].endswith(": rollout")
+    assert Mute.objects.values_list("reason", "muted_by").get() == ("still", "")
+
+
+def test_mutes_are_listed_until_they_end(run: Any) -> None:
+    assert run("mutes") == "no warning is muted.\n"
+    assert json.loads(run("mutes", "--json")) == []
+    run("mute", "unserved", "reports", "--for", "2h", "--reason", "new", "--by", "ann")
+    over = timezone.now() - timedelta(minutes=1)
+    Mute.objects.create(kind="busy", subject="mail", reason="x", muted_by="bob", until=over)
+    head, line = run("mutes").splitlines()
+    assert head.split() == ["kind", "subject", "until", "by", "reason"]
+    assert line.split()[:2] == ["unserved", "reports"]
+    assert line.endswith("ann  new")
+    [told] = json.loads(run("mutes", "--json"))
+    assert (told["kind"], told["subject"], told["muted_by"], told["mute_reason"]) == (
+        "unserved",
+        "reports",
+        "ann",
+        "new",
+    )
+    assert told["muted_at"] < told["muted_until"]
+
+
+def test_a_warning_is_shown_again(run: Any) -> None:
+    run("mute", "unserved", "reports", "--for", "2h", "--reason", "new")
+    assert run("unmute", "unserved", "reports") == "unserved reports: shown again\n"
+    assert not Mute.objects.exists()
+    assert run("unmute", "unserved", "reports") == "unserved reports: was not muted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("planet", "--for", "1h", "--reason", "x"), "invalid choice: 'planet'"),
+        (("busy", "mail", "--reason", "x"), "one of the arguments --for --until is required"),
+        (("busy", "mail", "--for", "1h"), "required: --reason"),
+        (("busy", "mail", "--for", "1h", "--reason", ""), "--reason: This field is required"),
+        (("busy", "mail", "--for", "400d", "--reason", "x"), "Expected a time within a year"),
+        (("busy", "mail", "--until", "2020-01-01T00:00", "--reason", "x"), "a time in the future"),
+        (("busy", "x" * 1_001, "--for", "1h", "--reason", "x"), "at most 1000 characters"),
+        (("busy", OTHERS, "--for", "1h", "--reason", "x"), "This warning is about several things"),
+        (("busy", "mail", "--for", "1h", "--reason", "x", "--by", "b" * 501), "at most 500"),
+    ],
+)
+def test_what_the_overview_refuses_is_refused(run: Any, words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        run("mute", *words)
+    assert said in str(refused.value)
+    assert not Mute.objects.exists()

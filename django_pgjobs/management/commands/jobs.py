@@ -32,6 +32,7 @@ from django_pgjobs.management import (
     prune,
     schedules,
     stats,
+    tail,
     tokens,
     workers,
     workflows,
@@ -63,6 +64,7 @@ examples:
   manage.py jobs limits
   manage.py jobs limits rate shopify --count 20 --period 1.6
   manage.py jobs list --status failed --queue mail
+  manage.py jobs tail --status failed
   manage.py jobs stuck
   manage.py jobs stack 4711
   manage.py jobs requeue 4711 4712
@@ -86,7 +88,7 @@ Exit status:
        stuck, or something is wrong
   2    wrong use
   3    the database cannot be reached or is not migrated
-  130  Ctrl-C, also of stats --watch
+  130  Ctrl-C, also of stats --watch and tail
 """
 
 
@@ -117,6 +119,7 @@ class Command(BaseCommand):
         failures.add_failures(actions)
         workers.add_workers(actions)
         looks.add_looks(actions)
+        tail.add_tail(actions)
         changes.add_changes(actions)
         workflows.add_workflows(actions)
         pausing.add_pausing(actions)
@@ -159,7 +162,21 @@ class Command(BaseCommand):
             super().run_from_argv(argv)
 
     def handle(self, *, action: str, **flags: Any) -> None:
-        actions: dict[str, Callable[..., None]] = {
+        _refuse_other_database()
+        try:
+            self._actions()[action](**flags)
+        except CommandError as error:
+            raise _refusal(error, error.returncode) from error
+        except (TypeError, ValueError) as error:
+            raise _refusal(error, EXIT_USAGE) from error
+        except ImproperlyConfigured as error:
+            raise _refusal(error) from error
+        except (ProgrammingError, OperationalError) as error:
+            _refuse_if_not_usable(error)
+            raise
+
+    def _actions(self) -> dict[str, Callable[..., None]]:
+        return {
             **{
                 verb.name: partial(changes.change_jobs, verb.name, self._write, self._tell)
                 for verb in changes.VERBS
@@ -167,6 +184,7 @@ class Command(BaseCommand):
             "explain": partial(self._of_one, one_job.explain_job),
             "show": partial(self._of_one, one_job.show_job),
             "list": partial(looks.list_jobs, self._write, self._tell, self.stdout),
+            "tail": partial(tail.tail_jobs, self._write, self._tell, self.stdout),
             "stuck": partial(looks.list_stuck, self._write),
             "stack": partial(looks.show_stack, self._write),
             "pause": partial(pausing.pause, self._write, self._tell),
@@ -186,18 +204,6 @@ class Command(BaseCommand):
             "enqueue": partial(enqueueing.enqueue, self._write),
             "tokens": partial(tokens.handle, self._write, self._tell),
         }
-        _refuse_other_database()
-        try:
-            actions[action](**flags)
-        except CommandError as error:
-            raise _refusal(error, error.returncode) from error
-        except (TypeError, ValueError) as error:
-            raise _refusal(error, EXIT_USAGE) from error
-        except ImproperlyConfigured as error:
-            raise _refusal(error) from error
-        except (ProgrammingError, OperationalError) as error:
-            _refuse_if_not_usable(error)
-            raise
 
     def _write(self, text: str) -> None:
         """Print lines, whatever a row says."""

@@ -1,0 +1,144 @@
+"""`manage.py jobs tail`: a line for each job that ends, as long as somebody looks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from django_pgjobs.control.failures import class_name
+from django_pgjobs.management.arguments import add_action
+from django_pgjobs.management.filters import add_filters, matching
+from django_pgjobs.management.printing import Write, in_english, json_text, local_time
+from django_pgjobs.management.reading import reading
+from django_pgjobs.management.spelling import tell_doubts
+from django_pgjobs.models import Job
+from django_pgjobs.models.failure_groups import last_error_expression
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.values.words import CONTROL
+
+LOOK_SECONDS = 1.0
+# A job may be committed a while after its end: each look goes back so far, by the server's clock,
+# and leaves out what was told.
+LOOK_BACK = timedelta(seconds=10)
+# Of each status at one look.
+MOST = 200
+# Of all statuses at the first look, and how far that goes back, where *since* does not say more.
+FIRST, FIRST_BACK = 10, timedelta(minutes=10)
+COLUMNS = (
+    "id", "status", "task_path", "queue_name", "attempts", "last_attempted_at", "finished_at",
+)  # fmt: skip
+
+DESCRIPTION = f"""
+Prints a line for each job that ends, until Ctrl-C; first those of --since, or the last {FIRST} of
+ten minutes. Where more than {MOST} of a status end in a second the newest are printed, and it is
+said that there are more. An attempt after which its job is retried has its line in the log of
+`runjobs` only.
+"""
+EPILOG = """
+examples:
+  manage.py jobs tail
+  manage.py jobs tail --status failed --since 1h
+  manage.py jobs tail --queue mail --json | jq .exception_class
+"""
+ENDED = (JobStatus.SUCCESSFUL, JobStatus.FAILED, JobStatus.CANCELLED)
+
+# Id and time.
+End = tuple[int, Any]
+
+
+def add_tail(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    parser = add_action(
+        actions,
+        "tail",
+        help="Print a line for each job that ends, until Ctrl-C.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    add_filters(parser, ENDED, "all of them")
+    parser.add_argument(
+        "--json", action="store_true", help="Print an object of JSON in each line, for programs."
+    )
+
+
+@in_english()
+def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
+    """Print the jobs that ended last, and look again and again."""
+    tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
+    since = flags["since"]
+    found, is_cut = _read(flags, since or FIRST_BACK, set())
+    shown, is_cut = (found, is_cut) if since else (found[-FIRST:], False)
+    while True:
+        for job in shown:
+            write(_as_json(job) if flags["json"] else _line(job))
+        if is_cut:
+            tell("there are more: name --status, --queue or --task.")
+        screen.flush()
+        time.sleep(LOOK_SECONDS)
+        told = {_end_of(job) for job in found}
+        found, is_cut = _read(flags, LOOK_BACK, told)
+        shown = [job for job in found if _end_of(job) not in told]
+
+
+def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[list[Job], bool]:
+    """Return the newest jobs that match, by their ends, and are there more that were not told?"""
+    found: list[Job] = []
+    is_cut = False
+    condition = matching({**flags, "since": None}) & Q(finished_at__gte=Now() - back)
+    for status in [flags["status"]] if flags["status"] else ENDED:
+        jobs = Job.objects.using(job_database()).filter(condition, status=status)
+        jobs = jobs.only(*COLUMNS).order_by("-finished_at")
+        if status == JobStatus.FAILED:
+            jobs = jobs.annotate(last_error=last_error_expression())
+        with reading(walks=True):
+            read = list(jobs[: MOST + 1])
+        found += read[:MOST]
+        # Else what is left out was told before.
+        is_cut = is_cut or (len(read) > MOST and told.isdisjoint(map(_end_of, read)))
+    return sorted(found, key=lambda job: (job.finished_at, job.pk)), is_cut
+
+
+def _end_of(job: Job) -> End:
+    """Return what tells it from its other ends: it may be requeued."""
+    return job.pk, job.finished_at
+
+
+def _seconds(job: Job) -> float | None:
+    """Return how long the last attempt took, None if there was none."""
+    if job.last_attempted_at is None or job.finished_at is None:
+        return None
+    return max(0.0, float((job.finished_at - job.last_attempted_at).total_seconds()))
+
+
+def _error(job: Job) -> tuple[str, str]:
+    """Return class and message of the last error, empty if it has none."""
+    name, _, message = getattr(job, "last_error", "").partition(": ")
+    return name, message.strip()
+
+
+def _line(job: Job) -> str:
+    seconds, (name, message) = _seconds(job), _error(job)
+    words = [
+        local_time(job.finished_at)[11:19],
+        job.status.ljust(10),
+        f"{job.task_path} #{job.pk} queue={job.queue_name} attempts={job.attempts}",
+        "" if seconds is None else f"ran={logged_duration(seconds)}",
+        ": ".join(filter(None, (class_name(name), *message.splitlines()[:1]))),
+    ]
+    return " ".join(filter(None, words)).translate(CONTROL)
+
+
+def _as_json(job: Job) -> str:
+    name, message = _error(job)
+    row = {column: getattr(job, column) for column in COLUMNS}
+    row |= {"seconds": _seconds(job), "exception_class": name, "message": message}
+    # One line, of what json_text makes of times and odd texts.
+    return json.dumps(json.loads(json_text(row)))

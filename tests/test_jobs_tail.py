@@ -1,0 +1,134 @@
+"""`manage.py jobs tail`: a line for each job that ends."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from django_pgjobs import requeue
+from django_pgjobs.management import tail
+from django_pgjobs.models import Job
+from tests.factories import ago, make_job, make_jobs
+
+pytestmark = pytest.mark.django_db
+
+ADD = "tests.tasks.add"
+Look = Callable[[], object]
+
+
+class Enough(Exception):
+    """Somebody has looked long enough."""
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Run `jobs tail`; between two looks call each of *happens*. Return the lines of each look."""
+
+    def run(*words: str, happens: tuple[Look, ...] = ()) -> list[str]:
+        screen, left = io.StringIO(), list(happens)
+        looks: list[str] = []
+
+        def sleep(seconds: float) -> None:
+            looks.append(screen.getvalue())
+            screen.seek(0)
+            screen.truncate()
+            if not left:
+                raise Enough
+            left.pop(0)()
+
+        monkeypatch.setattr(tail.time, "sleep", sleep)
+        with pytest.raises(Enough):
+            call_command("jobs", "tail", *words, stdout=screen)
+        return looks
+
+    return run
+
+
+def end(**columns: Any) -> int:
+    """Make a job that has just ended; return its id."""
+    given = {"status": "successful", "finished_at": ago(0), "last_attempted_at": ago(2)}
+    return make_job(ADD, **given | columns)
+
+
+def ids(look: str) -> list[int]:
+    """Return the ids in the lines of a look."""
+    return [int(line.partition(" #")[2].split()[0]) for line in look.splitlines()]
+
+
+def test_each_job_that_ends_is_told_once(follow: Any) -> None:
+    made = [end()]
+    looks = follow(happens=(lambda: made.append(end(status="cancelled")), lambda: None))
+    assert list(map(ids, looks)) == [[made[0]], [made[1]], []]
+
+
+def test_the_last_jobs_come_first_and_all_of_them_with_since(follow: Any) -> None:
+    jobs = [end(finished_at=ago(60 - number)) for number in range(15)]
+    old = end(finished_at=ago(3_000))
+    assert [ids(look) for look in follow()] == [jobs[-tail.FIRST :]]
+    assert [ids(look) for look in follow("--since", "1h")] == [[old, *jobs]]
+
+
+def test_a_job_that_is_requeued_and_ends_again_is_told_again(follow: Any) -> None:
+    job = end(status="failed")
+
+    def again() -> None:
+        assert requeue(job)
+        Job.objects.filter(pk=job).update(status="successful", finished_at=timezone.now())
+
+    assert [ids(look) for look in follow(happens=(again,))] == [[job], [job]]
+
+
+def test_one_that_is_committed_late_is_told(follow: Any) -> None:
+    """It ended before others that were told already."""
+    end()
+    looks = follow(happens=(lambda: end(finished_at=ago(5)),))
+    assert len(ids(looks[1])) == 1
+
+
+def test_a_line_says_what_became_of_the_job(follow: Any) -> None:
+    job = end(
+        status="failed",
+        queue_name="mail",
+        attempts=3,
+        errors=[{"exception_class": "shop.errors.Refused", "message": "no\nway"}],
+    )
+    [look] = follow()
+    [line] = look.splitlines()
+    time, rest = line.split(" ", 1)
+    assert len(time) == len("12:34:56")
+    assert rest == f"failed     {ADD} #{job} queue=mail attempts=3 ran=2.00s Refused: no"
+
+
+def test_the_filters_are_those_of_the_list(follow: Any) -> None:
+    end(queue_name="mail")
+    wanted = end(status="failed", errors=[{"exception_class": "ValueError", "message": "odd"}])
+    end(status="failed", errors=[{"exception_class": "KeyError", "message": "x"}])
+    [look] = follow("--status", "failed", "--queue", "default", "--error", "valueerror")
+    assert ids(look) == [wanted]
+
+
+def test_programs_get_an_object_in_each_line(follow: Any) -> None:
+    job = end(status="failed", errors=[{"exception_class": "ValueError", "message": "odd\n"}])
+    end()
+    [look] = follow("--json")
+    first, second = map(json.loads, look.splitlines())
+    assert (first["id"], first["exception_class"], first["message"]) == (job, "ValueError", "odd")
+    assert first["seconds"] == pytest.approx(2, abs=0.1)
+    assert (second["status"], second["exception_class"]) == ("successful", "")
+
+
+def test_it_says_if_more_end_than_it_tells(
+    follow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tail, "MOST", 3)
+    many = {"status": "successful", "finished_at": ago(0)}
+    make_jobs(5, ADD, **many)
+    looks = follow(happens=(lambda: make_jobs(2, ADD, **many), lambda: make_jobs(9, ADD, **many)))
+    assert [len(look.splitlines()) for look in looks] == [3, 2, 3]
+    assert capsys.readouterr().err.count("there are more") == 1

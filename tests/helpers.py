@@ -167,6 +167,12 @@ def backend_pid(connection: psycopg.Connection) -> int:
     return connection.info.backend_pid
 
 
+def end_session(pid: int) -> None:
+    """Let the server end a session, and wait until it has."""
+    with connect() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+
+
 def wait_until_blocked(connection: psycopg.Connection, *, timeout: float = WAIT_SECONDS) -> None:
     """Wait until the statement that *connection* is running waits for somebody's lock."""
     pid = backend_pid(connection)

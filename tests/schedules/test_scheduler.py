@@ -14,11 +14,12 @@ from django_pgjobs.models import Job, Occurrence, Schedule, Worker
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.state import WorkerState
 from tests.factories import make_worker
-from tests.helpers import wait_until
+from tests.helpers import end_session, wait_until
 from tests.models import Effect
 from tests.schedules import tasks
 from tests.schedules.support import NOTE_TIME, declaring_anew
 from tests.worker.support import ThreadedWorker, make_options
+from tests.worker.tasks import backend_pid
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -116,6 +117,19 @@ def test_a_worker_that_entered_anew_brings_back_what_others_retired() -> None:
     state.worker_id = 2
     scheduler._take_turn()
     assert not Schedule.objects.filter(retired_at__isnull=False).exists()
+
+
+def test_a_look_after_the_server_has_ended_its_session_needs_no_second_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Roles may end idle sessions; a failed look would make what is due late."""
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    scheduler._take_turn()
+    before = backend_pid()
+    end_session(before)
+    scheduler._take_turn()
+    assert backend_pid() != before
+    assert not caplog.messages
 
 
 @pytest.mark.slow

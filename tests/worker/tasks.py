@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from django_pgjobs import Discard, JobCancelled, Snooze, current_job, task
@@ -142,6 +143,19 @@ async def use_orm_async(key: str) -> int:
     """Write and read through the ORM from the event loop."""
     await Effect.objects.acreate(key=key, job_id=current_job().id)
     return await Effect.objects.filter(key=key).acount()
+
+
+def backend_pid() -> int:
+    """Return the server's process behind Django's connection of this thread."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@task(max_attempts=1)
+async def shared_session() -> int:
+    """Return the server's process behind the connection that async jobs share."""
+    return await sync_to_async(backend_pid)()
 
 
 @task

@@ -32,6 +32,7 @@ from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.worker.process.put_off import PutOff
 from django_pgjobs.worker.process.schedule_log import ScheduleLog, log_sync
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.housekeeping import drop_dead_connections
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
@@ -121,6 +122,7 @@ class Scheduler(Role):
     def _take_turn(self) -> float:
         """Enqueue what is due; return the seconds until the next turn."""
         try:
+            drop_dead_connections()
             self._sync()
             self._retry_broken()
             pause = self._fire()

@@ -15,7 +15,11 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
 from django_pgjobs.worker.running.check_ins import send_check_in, wants_check_in
-from django_pgjobs.worker.running.housekeeping import clean_connections, close_connections
+from django_pgjobs.worker.running.housekeeping import (
+    clean_connections,
+    close_connections,
+    drop_dead_connections,
+)
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.safe_log import get_logger
 
@@ -76,6 +80,7 @@ class Announcer(Role):
                 attempt, outcome = self._finished.popleft()
                 if was_behind and not self.is_behind:
                     self._on_caught_up()
+                drop_dead_connections()
                 announce_finish(attempt, outcome)
                 if wants_check_in(attempt, outcome):
                     send_check_in(attempt, outcome)

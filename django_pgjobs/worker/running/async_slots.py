@@ -22,7 +22,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import calling
 from django_pgjobs.worker.running.capacity import Capacity, SlotCallbacks
 from django_pgjobs.worker.running.forks import watched
-from django_pgjobs.worker.running.housekeeping import clean_connections
+from django_pgjobs.worker.running.housekeeping import clean_connections, drop_dead_connections
 from django_pgjobs.worker.running.loop_watch import LoopWatch
 from django_pgjobs.worker.running.outcome import Outcome, success
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
@@ -169,6 +169,8 @@ class AsyncSlots(Capacity):
     async def _run(self, attempt: Attempt) -> None:
         try:
             self._callbacks.on_start(attempt)
+            if len(self.running) == 1:
+                await sync_to_async(drop_dead_connections, thread_sensitive=True)()
             outcome = await self._outcome_of(attempt)
             if len(self.running) == 1:
                 await sync_to_async(clean_connections, thread_sensitive=True)(attempt)
@@ -191,7 +193,7 @@ class AsyncSlots(Capacity):
             if self._loop.is_closed():
                 raise  # Nobody asks any more what the job came to: it has not failed.
             # In a thread, because a backoff of the project's own may read the database.
-            outcome = await sync_to_async(calling.failure, thread_sensitive=True)(
+            outcome = await sync_to_async(_failure, thread_sensitive=True)(
                 attempt, error, self._options
             )
         attempt.disarm()
@@ -228,6 +230,12 @@ class AsyncSlots(Capacity):
         if error is not None:
             raise error
         return value
+
+
+def _failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
+    # If jobs always overlap, nobody else finds out that the connection which they share is dead.
+    drop_dead_connections()
+    return calling.failure(attempt, error, options)
 
 
 async def _body(attempt: Attempt, call: calling.TaskCall) -> tuple[Any, BaseException | None]:

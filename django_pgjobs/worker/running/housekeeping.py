@@ -40,15 +40,16 @@ def in_transaction_of_others() -> list[Any]:
 
 
 def drop_dead_connections() -> None:
-    """Close connections that the server has closed since the last job of this thread.
+    """Close connections that the server has closed since this thread used them last.
 
     An idle connection has nothing to read but the server's farewell, so this takes no round trip.
+    Also those that a statement has found useless, say because the server takes no writes any more.
     """
     for connection in opened_connections():
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
-        if _is_dead(raw):
+        if _is_dead(raw) or usage_of(raw).is_stale:
             _close(connection)
 
 

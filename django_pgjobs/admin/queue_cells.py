@@ -71,12 +71,11 @@ def draw_cells(
         _times(queue.waited),
         _times(queue.ran),
     ]
-    bad = " pgjobs-bad" if is_bad else ""
+    bad = SafeString(' class="pgjobs-bad"') if is_bad else ""
     kinds = ["", "", "", "", "", bad, "", ""]
+    # Nothing tells the cells to be numbers: what has heads in these tables is one.
     return format_html_join(
-        "\n",
-        '<td class="pgjobs-number{}" data-head="{}">{}</td>',
-        zip(kinds, _heads(), cells, strict=True),
+        "\n", '<td data-head="{}"{}>{}</td>', zip(_heads(), kinds, cells, strict=True)
     )
 
 

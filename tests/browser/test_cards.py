@@ -48,7 +48,7 @@ def test_a_card_has_its_name_above_its_numbers(
     window = open_window(width=NARROW)
     window.goto(installation.addresses["queues"])
     card = window.locator(".pgjobs-queues tbody tr").first
-    name, ready = (card.locator(each).first for each in ("th", ".pgjobs-number"))
+    name, ready = (card.locator(each).first for each in ("th", "td[data-head]"))
     assert ready.bounding_box()["y"] > name.bounding_box()["y"]
     assert not window.locator(".pgjobs-queues thead").is_visible()
     assert "Ready" in ready.evaluate("cell => getComputedStyle(cell, '::before').content")

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.django_db
 
 NARROW = 390
 WITH_CARDS = [
-    "overview", "queues", "workers", "worker", "schedules", "limits", "tokens", "workflows",
-    "workflow", "failures", "system", "bulk, requeue", "bulk changes", "row with jobs",
+    "overview", "queues", "queue", "workers", "worker", "schedules", "limits", "tokens",
+    "workflows", "workflow", "failures", "system", "bulk, requeue", "bulk changes", "row with jobs",
 ]  # fmt: skip
 # The cells of cards that do not say what the head of their column says. The first one is the
 # name of the row, and the wide one in the table of queues explains itself.

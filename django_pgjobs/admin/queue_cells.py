@@ -10,6 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from django_pgjobs.admin.numbers import queue_query
 from django_pgjobs.admin.svg import Spark
@@ -70,11 +71,26 @@ def draw_cells(
         _times(queue.waited),
         _times(queue.ran),
     ]
-    bad = " pgjobs-bad" if is_bad else ""
+    bad = SafeString(' class="pgjobs-bad"') if is_bad else ""
     kinds = ["", "", "", "", "", bad, "", ""]
+    # Nothing tells the cells to be numbers: what has heads in these tables is one.
     return format_html_join(
-        "\n", '<td class="pgjobs-number{}">{}</td>', zip(kinds, cells, strict=True)
+        "\n", '<td data-head="{}"{}>{}</td>', zip(_heads(), kinds, cells, strict=True)
     )
+
+
+def _heads() -> list[str]:
+    """Return what queue_heads.html says over the cells, which a narrow table says in them."""
+    return [
+        _("Ready"),
+        _("Running"),
+        _("Later"),
+        _("Oldest waiting"),
+        _("Finished in 1 h"),
+        pgettext("share", "Failed"),
+        _("Waited"),
+        _("Ran"),
+    ]
 
 
 def draw_spark(spark: Spark) -> SafeString:

@@ -42,6 +42,7 @@ def fail(batch: int, message: str = "no such order", **columns: Any) -> int:
 def section(text: str) -> str:
     """Return what a page says of failed jobs, "" if it says nothing."""
     begin = '<section aria-labelledby="pgjobs-h-failed">'
+    text = text.replace("<wbr>", "")
     return text.partition(begin)[2].partition("</section>")[0]
 
 

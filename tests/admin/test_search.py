@@ -212,3 +212,10 @@ def test_nothing_is_proposed_for_names_or_where_something_is_found(admin_client:
     assert "<bdi>error:" not in listed(admin_client, q="error:x")
     assert "<bdi>error:" not in listed(admin_client, q="shop")
     assert "<bdi>args.0:17999</bdi>" in listed(admin_client, q="17999")
+
+
+def test_a_search_that_finds_nothing_leads_to_the_tab_without_it(admin_client: Client) -> None:
+    make_job(status="failed", finished_at=NOW)
+    text = listed(admin_client, tab="failed", q="task:nothing.like.it")
+    assert '<a href="?tab=failed">Show this tab without the search</a>' in text
+    assert "without the search" not in listed(admin_client, tab="cancelled")

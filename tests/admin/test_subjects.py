@@ -72,11 +72,11 @@ def request_of(user: Any) -> HttpRequest:
 
 
 def read_row(base: Any, user: Any, row: Group | None) -> str:
-    """Return the page of a row in an admin of that class."""
+    """Return the page of a row in an admin of that class, without the places where paths break."""
     request = request_of(user)
     row_admin = base(Group, admin.site)
     view = row_admin.changeform_view(request, str(row.pk) if row else None)
-    return str(view.render().content.decode())
+    return str(view.render().content.decode().replace("<wbr>", ""))
 
 
 @by_class
@@ -186,7 +186,7 @@ def test_a_site_without_our_pages_shows_jobs_without_links(admin_user: User, gro
     request = request_of(admin_user)
     row_admin = Plain(Group, site)
     row = row_admin.get_object(request, str(group.pk))
-    text = row_admin.jobs_of_row(row)
+    text = row_admin.jobs_of_row(row).replace("<wbr>", "")
     assert "tests.tasks.add" in text
     assert "href" not in text
 

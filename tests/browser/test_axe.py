@@ -11,6 +11,7 @@ import pytest
 
 from tests.browser.conftest import Installation
 from tests.browser.pages import PAGES
+from tests.browser.test_cards import NARROW, WITH_CARDS
 
 pytestmark = [
     pytest.mark.django_db,
@@ -50,5 +51,14 @@ def test_a_page_is_accessible(
     installation: Installation, open_window: Callable[..., Any], name: str
 ) -> None:
     window = open_window()
+    window.goto(installation.addresses[name])
+    assert not find_violations(window, OURS.get(name, "html"))
+
+
+@pytest.mark.parametrize("name", WITH_CARDS)
+def test_a_page_with_cards_is_accessible(
+    installation: Installation, open_window: Callable[..., Any], name: str
+) -> None:
+    window = open_window(width=NARROW)
     window.goto(installation.addresses[name])
     assert not find_violations(window, OURS.get(name, "html"))

@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from tests.admin.browser import open_page
 from tests.browser.conftest import HOST, Installation
 from tests.browser.pages import PAGES
-from tests.browser.windows import Watch, find_widest, is_too_wide
+from tests.browser.windows import Watch, find_cut, find_widest, is_too_wide
 
 pytestmark = pytest.mark.django_db
 
@@ -29,12 +29,14 @@ IN_HEBREW = [
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_a_telephone(
+def test_a_page_and_its_tables_fit_a_telephone(
     installation: Installation, open_window: Callable[..., Any], name: str
 ) -> None:
-    window = open_window(width=NARROW)
+    """In German, whose words are the longer ones."""
+    window = open_window(width=NARROW, language="de")
     window.goto(installation.addresses[name])
     assert not is_too_wide(window), find_widest(window)
+    assert find_cut(window) == []
 
 
 @pytest.mark.parametrize("name", IN_HEBREW)

@@ -70,6 +70,11 @@ class ListLinks:
         return f"{self.tab.empty} {kept_text(self.tab)}"
 
     @property
+    def unsearched_url(self) -> str:
+        """The same list without what was searched for, "" if nothing was."""
+        return self.get_query_string(remove=[SEARCH_VAR]) if self.query else ""
+
+    @property
     def elsewhere(self) -> list[Elsewhere]:
         """Where else the words may be found that no task's path has."""
         return [

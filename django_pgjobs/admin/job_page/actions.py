@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.answering import back
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.preview import ENDING
@@ -60,13 +61,14 @@ class JobOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class JobAction:
-    """Something that can be done to a job; *asks* says what its form asks for.
+    """Something that can be done to a job: *hint* says what it does, *asks* what its form asks.
 
     *apply* returns False if the job had changed meanwhile, so that nothing was done.
     """
 
     name: str
     label: Any
+    hint: Any
     done: Any
     verb: Verb
     suits: Callable[[Job], bool]
@@ -83,6 +85,7 @@ class ActionButton(NamedTuple):
 
     name: str
     label: str
+    hint: str
     url: str
     form: WhenForm | None
     asks: str
@@ -129,6 +132,7 @@ JOB_ACTIONS = {
         JobAction(
             "requeue",
             gettext_lazy("Requeue now"),
+            gettext_lazy("It gets new attempts, and runs as soon as a worker takes it."),
             gettext_lazy("The job has new attempts."),
             Verb.OPERATE,
             _is_finished,
@@ -137,6 +141,7 @@ JOB_ACTIONS = {
         JobAction(
             "requeue_at",
             gettext_lazy("Requeue at…"),
+            gettext_lazy("It gets new attempts, and runs at this time."),
             gettext_lazy("The job has new attempts."),
             Verb.OPERATE,
             _is_finished,
@@ -146,6 +151,7 @@ JOB_ACTIONS = {
         JobAction(
             "run_now",
             gettext_lazy("Run now"),
+            gettext_lazy("It waits for its time no longer."),
             gettext_lazy("The job may run now."),
             Verb.OPERATE,
             _waits_for_a_time,
@@ -154,6 +160,7 @@ JOB_ACTIONS = {
         JobAction(
             "postpone",
             gettext_lazy("Postpone…"),
+            gettext_lazy("It does not run before this time."),
             gettext_lazy("The job was moved to another time."),
             Verb.OPERATE,
             _is_ready,
@@ -163,6 +170,7 @@ JOB_ACTIONS = {
         JobAction(
             "cancel",
             gettext_lazy("Cancel"),
+            gettext_lazy("A job that waits does not run; one that runs is asked to end."),
             gettext_lazy("The job is cancelled, or was asked to end."),
             Verb.OPERATE,
             _can_be_cancelled,
@@ -171,6 +179,7 @@ JOB_ACTIONS = {
         JobAction(
             "discard",
             gettext_lazy("Discard…"),
+            gettext_lazy("It ends as cancelled, with the reason as its note. It can be requeued."),
             gettext_lazy("The job was discarded."),
             Verb.OPERATE,
             lambda job: job.status in (JobStatus.READY, JobStatus.FAILED),
@@ -180,6 +189,7 @@ JOB_ACTIONS = {
         JobAction(
             "delete",
             gettext_lazy("Delete…"),
+            gettext_lazy("Its row goes, with arguments, errors and result."),
             gettext_lazy("The job was deleted."),
             Verb.DELETE,
             _is_finished,
@@ -201,6 +211,7 @@ def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[
         ActionButton(
             action.name,
             str(action.label),
+            str(action.hint),
             model_admin.url("pgjobs_job_do", job.pk, action.name),
             WhenForm(auto_id=f"id_{action.name}_%s") if action.asks else None,
             action.asks,
@@ -252,7 +263,7 @@ def _carry_out(
         messages.error(request, _twin_message(model_admin, request, error.job_id))
         return False
     except (JobError, TypeError, ValueError) as error:
-        messages.error(request, _("Nothing was done: %(error)s") % {"error": error})
+        messages.error(request, _("Nothing was done: %(error)s") % {"error": in_words(error)})
         return False
     if not was_done:
         status = rows_of(Job).filter(pk=job.pk).values_list("status", flat=True).first()

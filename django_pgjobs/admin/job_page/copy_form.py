@@ -21,6 +21,7 @@ from django_pgjobs.admin import audit
 from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.job_page.page import draw_missing, find_job, is_revealed
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.redaction import MASK, redact
@@ -91,7 +92,7 @@ class CopyForm(forms.Form):
         try:
             value = decode_value(self.cleaned_data[name])
         except ValueError as error:
-            raise forms.ValidationError(f"{expected} {error}") from None
+            raise forms.ValidationError(f"{expected} {in_words(error)}") from None
         if not isinstance(value, kind):
             raise forms.ValidationError(expected)
         stored = getattr(self.job, name)
@@ -99,7 +100,7 @@ class CopyForm(forms.Form):
             value = unmask(value, stored, redact(stored))
             encode_value(value, name=name, max_bytes=get_conf().MAX_PAYLOAD_BYTES)
         except (TypeError, ValueError) as error:
-            raise forms.ValidationError(str(error)) from None
+            raise forms.ValidationError(in_words(error)) from None
         return value
 
     def clean(self) -> dict[str, Any]:
@@ -114,12 +115,12 @@ class CopyForm(forms.Form):
                 check_signature(self.task, data["args"], data["kwargs"])
             except TypeError as error:
                 field = "args" if data["args"] and not data["kwargs"] else "kwargs"
-                self.add_error(field, str(error))
+                self.add_error(field, in_words(error))
         if {"queue_name", "priority", "run_after"} <= data.keys():
             try:
                 self.bound_task = copied_task(self.task, self.job, data, by=self.by)
             except (InvalidTask, TypeError, ValueError) as error:
-                self.add_error(_field_of(str(error)), str(error))
+                self.add_error(_field_of(str(error)), in_words(error))
         return data
 
 
@@ -290,7 +291,7 @@ def _enqueue(
         form.add_error(None, str(error) if is_seen else OUT_OF_REACH)
         return None
     except (InvalidTask, JobError, TypeError, ValueError) as error:
-        form.add_error(None, str(error))
+        form.add_error(None, in_words(error))
         return None
     if copy_id is None:
         messages.success(request, _("Enqueued as %(id)s.") % {"id": result.id})

@@ -12,12 +12,13 @@ from django.contrib.admin.utils import quote as quote_key
 from django.http import HttpRequest
 from django.urls import reverse
 
-from django_pgjobs.admin.addresses import search_address
+from django_pgjobs.admin.addresses import in_quotes, search_address
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.subjects import parse_subject
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, is_narrowed, may
+from django_pgjobs.status import JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class JobLinks:
     subject: str
     schedule: str
     trace: str
+    on_failure: str
     enqueued_by: str
 
 
@@ -62,6 +64,7 @@ def links_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> JobLinks
         schedule=schedule_address(model_admin, job.schedule) if job.schedule and sees_all else "",
         subject=subject_address(model_admin.admin_site, request, job.subject or ""),
         trace=trace_address(job.correlation_id),
+        on_failure=failure_address(listed, job),
         enqueued_by=_enqueued_by(job.metadata),
     )
 
@@ -81,6 +84,18 @@ def subject_address(site: AdminSite, request: HttpRequest, text: str) -> str:
 def schedule_address(model_admin: PageAdmin, name: str) -> str:
     """Return the address of the page of a schedule, which may be gone."""
     return f"{model_admin.url('pgjobs_schedule_page')}?{urlencode({'name': name})}"
+
+
+def failure_address(listed: str, job: Job) -> str:
+    """Return where the list shows the job that this one enqueued by failing, "" if it has not.
+
+    No column leads to it, so the list looks for what that job has as its first argument.
+    """
+    call = job.on_failure
+    path = call.get("task_path") if isinstance(call, dict) else None
+    if job.status != JobStatus.FAILED or not isinstance(path, str):
+        return ""
+    return f"{listed}?{urlencode({'q': f'task:{in_quotes(path)} args.0:{job.pk}'})}"
 
 
 def trace_address(correlation_id: str) -> str:

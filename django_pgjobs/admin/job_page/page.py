@@ -19,6 +19,7 @@ from django_pgjobs.admin.job_page.attempts import attempts_of
 from django_pgjobs.admin.job_page.batch import batch_of
 from django_pgjobs.admin.job_page.json_html import json_html, printable
 from django_pgjobs.admin.job_page.links import links_of
+from django_pgjobs.admin.job_page.origins import origins_of
 from django_pgjobs.admin.job_page.runs import is_finite, lately, timeline
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
@@ -99,6 +100,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "may_ask": _can_be_asked(job) and may(request.user, Verb.CONTROL_WORKERS),
         "timeline": timeline(job),
         "around": around,
+        "origins": origins_of(request, job),
         "in_batch": batch_of(model_admin, request, job),
         "max_neighbours": MAX_NEIGHBOURS,
         "max_dependants": MAX_DEPENDANTS,

@@ -16,6 +16,7 @@ from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queues.drawing import draw_queue, draw_queues
 from django_pgjobs.admin.queues.forms import PauseForm, PauseRowForm
 from django_pgjobs.admin.queues.shared import ControlAdmin, KeyIsKept
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.control import pauses
 from django_pgjobs.limits import QueueSettingsForm
 from django_pgjobs.models import Pause
@@ -76,7 +77,7 @@ class QueueSettingsAdmin(KeyIsKept):
                     until=form.end,
                 )
         except ValueError as error:
-            form.add_error(None, str(error))
+            form.add_error(None, in_words(error))
             return self._draw_pause(request, form)
         if changed:
             record(
@@ -107,7 +108,7 @@ class QueueSettingsAdmin(KeyIsKept):
             with transaction.atomic(using=job_database()):
                 was_paused = pauses.resume(**{kind: name})
         except ValueError as error:
-            say(request, str(error), is_good=False)
+            say(request, in_words(error), is_good=False)
             return back(request, otherwise)
         if was_paused:
             site = self.admin_site

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_page.copy_form import unmask
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
@@ -121,21 +122,22 @@ def read_dates(text: str) -> list[str]:
     """Read dates with spaces or commas between them; raise ValidationError."""
     try:
         return [date.fromisoformat(word).isoformat() for word in text.replace(",", " ").split()]
-    except ValueError as error:
-        raise ValidationError(str(error)) from None
+    except ValueError:
+        expected = _("Expected dates such as 2030-12-31, got “%(text)s”.")
+        raise ValidationError(expected % {"text": text[:100]}) from None
 
 
 def _read(text: str, kind: type, stored: Any, expected: str) -> Any:
     try:
         value = decode_value(text or json.dumps(kind()))
     except ValueError as error:
-        raise ValidationError(f"{expected} {error}") from None
+        raise ValidationError(f"{expected} {in_words(error)}") from None
     if not isinstance(value, kind):
         raise ValidationError(expected)
     try:
         return unmask(value, stored, redact(stored))
     except ValueError as error:
-        raise ValidationError(str(error)) from None
+        raise ValidationError(in_words(error)) from None
 
 
 class TaskPathInput(forms.TextInput):
@@ -259,7 +261,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             if row.declared is None and task is not None:
                 check_arguments(task, row.args, row.kwargs)
         except (TypeError, ValueError) as error:
-            self.add_error(_field_of(str(error), data), str(error))
+            self.add_error(_field_of(str(error), data), in_words(error))
         return data
 
     def _check_new(self, row: Schedule) -> None:

@@ -20,6 +20,7 @@ from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.job_page.links import schedule_address
 from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queues.shared import KeyIsKept
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.admin.schedules.drawing import (
     draw_schedule,
     draw_schedules,
@@ -159,7 +160,7 @@ class ScheduleAdmin(KeyIsKept):
                 said, is_done = ACTS[verb](name, request.user.get_username(), reason)
         except (LookupError, TypeError, ValueError, DataError, ProgrammingError) as error:
             # The last two: what a row says the code declares does not fit its columns.
-            said, is_done = str(error), False
+            said, is_done = in_words(error), False
         if is_done:
             site = self.admin_site
             record(request.user, f"{verb}_schedule", obj=row, reason=reason, site=site)
@@ -187,7 +188,7 @@ class ScheduleAdmin(KeyIsKept):
                 with transaction.atomic(using=job_database()):
                     return self._run(request, row, (data["args"], data["kwargs"]))
             except (LookupError, ValueError) as error:
-                form.add_error(None, str(error))
+                form.add_error(None, in_words(error))
         context = {
             "title": _("Run now with other arguments"),
             "steps": self._steps(row),
@@ -225,7 +226,7 @@ class ScheduleAdmin(KeyIsKept):
                     return self._backfill(request, row, begin, end)
                 instants = control.occurrences_to_backfill(row.name, begin, end)
             except (LookupError, ValueError) as error:
-                form.add_error(None, str(error))
+                form.add_error(None, in_words(error))
         context = {
             "title": _("Backfill"),
             "steps": self._steps(row),

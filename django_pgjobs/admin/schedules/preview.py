@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.admin.schedules.drawing import next_run
 from django_pgjobs.admin.schedules.forms import read_dates
 from django_pgjobs.models import Schedule
@@ -73,7 +74,7 @@ def _draw(row: Schedule) -> SafeString:
         rule = rule_of(row)
         planned = list(islice(occurrences(rule, now_aware()), SHOWN))
     except ValueError as error:
-        return _render(problem=str(error))
+        return _render(problem=in_words(error))
     return _render(upcoming=[next_run(rule, each) for each in planned])
 
 

@@ -20,6 +20,7 @@ from django_pgjobs.admin.answering import refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.admin.tokens.forms import RotationForm, TokenForm
 from django_pgjobs.http.tokens import create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.models import Token
@@ -116,7 +117,7 @@ class TokenAdmin(ListPageAdmin):
             try:
                 token, secret = create_token(form.cleaned_data["name"], form.scope, by=by)
             except ValueError as error:
-                form.add_error(None, str(error))
+                form.add_error(None, in_words(error))
             else:
                 _note_sent(request, form.cleaned_data["sheet"])
                 record(request.user, "create_token", obj=token, site=self.admin_site)

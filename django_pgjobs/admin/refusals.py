@@ -1,0 +1,112 @@
+"""What the package refuses, for people: its exceptions are in English, as logs and code want them.
+
+A text that is not known here is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from django.utils.translation import get_language, gettext_lazy
+
+# What begins like this, and how it is said.
+KNOWN = [
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), said)
+    for pattern, said in (
+        (
+            r"expected cron to be five fields.*, got '(?P<given>.*)': .*",
+            gettext_lazy(
+                "Expected five fields (minute, hour, day of month, month, day of week), or six "
+                "with the seconds first, got “%(given)s”. Known are names, ranges, steps, L, LW, "
+                "5L and MON#1."
+            ),
+        ),
+        (
+            r"expected either cron or every, .*",
+            gettext_lazy("Expected either a cron expression or an interval."),
+        ),
+        (
+            r"expected timezone to be .*, got '(?P<given>.*)'\..*",
+            gettext_lazy(
+                'Expected a continent and a city such as "Europe/Berlin" or "America/New_York", '
+                'or "UTC", got “%(given)s”.'
+            ),
+        ),
+        (
+            r"expected ends to be later than starts.*",
+            gettext_lazy("Expected an end after the beginning."),
+        ),
+        (
+            r"expected at most (?P<most>\d+) occurrences.*",
+            gettext_lazy("Expected at most %(most)s occurrences. Choose a narrower range."),
+        ),
+        (
+            r"(task_path: )?no task (?P<task>\S+) is declared here\..*",
+            gettext_lazy(
+                "No task %(task)s is declared here. Deploy its code, and name its app in "
+                "INSTALLED_APPS, whose tasks.py is loaded, or its module in "
+                "PGJOBS['TASK_MODULES']."
+            ),
+        ),
+        (
+            r"(task_path: )?(?P<task>\S+) does not allow schedules that people make.*",
+            gettext_lazy(
+                "%(task)s does not allow schedules that people make. Declare it with "
+                "@task(schedulable=True)."
+            ),
+        ),
+        (
+            r"schedule (?P<name>.+?) cannot be run(?: now)?: (?:\w+: )?(?P<why>.+)",
+            gettext_lazy("The schedule “%(name)s” cannot be run: %(why)s"),
+        ),
+        (
+            r"(?P<call>.+) cannot be called with the arguments given: (?P<why>.+)",
+            gettext_lazy("%(call)s cannot be called with these arguments: %(why)s"),
+        ),
+        (
+            r"missing a required [\w -]*argument: '(?P<name>.+?)'\. it takes no '(?P<other>.+?)'.*",
+            gettext_lazy("“%(name)s” is missing, and it takes no “%(other)s”."),
+        ),
+        (
+            r"missing a required [\w -]*argument: '(?P<name>.+?)'.*",
+            gettext_lazy("“%(name)s” is missing."),
+        ),
+        (
+            r"got an unexpected keyword argument '(?P<name>.+?)'.*",
+            gettext_lazy("It takes no “%(name)s”."),
+        ),
+        (
+            r"multiple values for argument '(?P<name>.+?)'.*",
+            gettext_lazy("“%(name)s” is given twice."),
+        ),
+        (r"too many positional arguments.*", gettext_lazy("There are too many.")),
+        (
+            r"pause\(\) expected .* one line of 1 to (?P<most>\d+) bytes.*",
+            gettext_lazy("Expected one line of at most %(most)s bytes."),
+        ),
+        (
+            r"expected \w+ to take at most (?P<most>\d+) bytes as JSON.*",
+            gettext_lazy("Expected at most %(most)s bytes."),
+        ),
+        (r"expected a finite number.*", gettext_lazy("Expected finite numbers.")),
+        (
+            r"[^:]+: line (?P<line>\d+) column (?P<column>\d+) \(char \d+\)",
+            gettext_lazy("Line %(line)s, column %(column)s cannot be read."),
+        ),
+    )
+]
+
+
+def in_words(error: object) -> str:
+    """Return the text of an exception in the person's language."""
+    text = str(error)
+    if (get_language() or "en").startswith("en"):
+        return text
+    for pattern, said in KNOWN:
+        found = pattern.fullmatch(text)
+        if found:
+            values = found.groupdict()
+            if "why" in values:
+                values["why"] = in_words(values["why"])
+            return str(said) % values
+    return text

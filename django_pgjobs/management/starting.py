@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import psycopg
 from django.core.management.base import CommandError
+from django.db import OperationalError
 
 from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.conf import Conf
@@ -17,7 +18,7 @@ from django_pgjobs.management.arguments import QueueSlots
 from django_pgjobs.management.grants import WORKER, missing_grants
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.server import Server, describe_server
+from django_pgjobs.queries.server import Server, describe_server, is_read_only
 from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE
 from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.safe_log import get_logger
@@ -67,6 +68,15 @@ def look_at_server(alias: str) -> Server:
         ) from error
 
 
+def look_at_connections_of_jobs(alias: str) -> None:
+    """Raise CommandError if the connections that jobs get from Django cannot write to *alias*."""
+    try:
+        if is_read_only(alias):
+            raise takes_no_writes(alias, "the transactions of its connections are read-only.")
+    except OperationalError as error:
+        raise unreachable(alias, error) from error
+
+
 def find_what_is_missing(alias: str) -> list[str]:
     """Return warnings about what is missing but not needed for a start: rights, rate limits.
 
@@ -105,7 +115,7 @@ def check_rights(alias: str) -> list[str]:
     ]
 
 
-def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
+def unreachable(alias: str, error: Exception) -> CommandError:
     """Return what to say of a database that cannot be reached or takes no writes."""
     # In one line; that of a refused connection ends with a question.
     reason = " ".join(str(error).split())
@@ -116,5 +126,14 @@ def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
     return CommandError(
         f"the database {alias!r} cannot be reached: {reason}{end} {remedy}, or correct DATABASES "
         "in the settings.",
+        returncode=EXIT_UNREACHABLE,
+    )
+
+
+def takes_no_writes(alias: str, reason: str) -> CommandError:
+    """Return what to say of a database that Django's connection may only read."""
+    return CommandError(
+        f"the database {alias!r} takes no writes: {reason} Lead DATABASES in the settings to a "
+        "server that does, or reset default_transaction_read_only of the database or role.",
         returncode=EXIT_UNREACHABLE,
     )

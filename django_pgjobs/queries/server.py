@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from django.db import connections
+
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.own_settings import TRANSPORT
 
 
 class Server(NamedTuple):
@@ -49,6 +52,24 @@ def describe_server(connection: OwnConnection, schema: Schema) -> Server:
     server = Server(version.split()[0], database, connection.is_direct, queues, free)
     connection.close()
     return server
+
+
+def is_read_only(alias: str) -> bool:
+    """Do the connections of Django that jobs use write nothing, unlike our own?
+
+    Raise Django's OperationalError if none can be opened.
+    """
+    connection = connections[alias].copy()
+    options = connection.settings_dict["OPTIONS"]
+    # One connection needs no pool, and a start waits as long for it as for our own.
+    options.pop("pool", None)
+    options.setdefault("connect_timeout", TRANSPORT["connect_timeout"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_catalog.current_setting('transaction_read_only')::boolean")
+            return bool(cursor.fetchone()[0])
+    finally:
+        connection.close()
 
 
 def _check_schema(

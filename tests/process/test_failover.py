@@ -99,14 +99,28 @@ def test_a_worker_leaves_a_standby_and_goes_on_when_that_is_promoted(
     assert worker.stop() == 0
 
 
+def hosts_of(*clusters: PrivateCluster) -> str:
+    hosts = ",".join(f"127.0.0.1:{each.port}" for each in clusters)
+    return f"postgresql://postgres@{hosts}/{DATABASE}"
+
+
+def test_a_start_whose_jobs_would_meet_the_standby_among_several_hosts_ends_with_3(
+    start: Start, private_database: PrivateCluster, standby: PrivateCluster
+) -> None:
+    """The worker's own connections ask for a primary and find it."""
+    worker = start(database=hosts_of(standby, private_database))
+    assert worker.wait() == 3
+    assert "takes no writes: the transactions of its connections are read" in worker.output()
+
+
 def test_a_worker_with_several_hosts_goes_to_the_one_that_takes_writes(
     start: Start,
     private_database: PrivateCluster,
     standby: PrivateCluster,
     lead_to: Callable[[PrivateCluster], None],
 ) -> None:
-    hosts = f"127.0.0.1:{standby.port},127.0.0.1:{private_database.port}"
-    worker = start(database=f"postgresql://postgres@{hosts}/{DATABASE}")
+    url = hosts_of(standby, private_database) + "?target_session_attrs=read-write"
+    worker = start(database=url)
     job = common.add.enqueue(1, 2)
     wait_for_status(job, "successful", worker=worker)
     standby.wait_for_position(private_database.position())

@@ -10,9 +10,10 @@ from typing import Any
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, OperationalError, ProgrammingError
+from django.db import DatabaseError
 from psycopg.errors import (
     InsufficientPrivilege,
+    ReadOnlySqlTransaction,
     UndefinedColumn,
     UndefinedFunction,
     UndefinedTable,
@@ -40,7 +41,7 @@ from django_pgjobs.management import (
 from django_pgjobs.management.arguments import ActionParser, add_action
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import while_somebody_reads
-from django_pgjobs.management.starting import look_at_server
+from django_pgjobs.management.starting import look_at_server, takes_no_writes
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import IN_LINES
@@ -87,7 +88,7 @@ Exit status:
   1    some job, task, worker or limit does not exist or was not changed; with --fail: a job looks
        stuck, or something is wrong
   2    wrong use
-  3    the database cannot be reached or is not migrated
+  3    the database cannot be reached, takes no writes or is not migrated
   130  Ctrl-C, also of stats --watch and tail
 """
 
@@ -171,7 +172,7 @@ class Command(BaseCommand):
             raise _refusal(error, EXIT_USAGE) from error
         except ImproperlyConfigured as error:
             raise _refusal(error) from error
-        except (ProgrammingError, OperationalError) as error:
+        except DatabaseError as error:
             _refuse_if_not_usable(error)
             raise
 
@@ -244,11 +245,14 @@ def _refuse_other_database() -> None:
 def _refuse_if_not_usable(error: DatabaseError) -> None:
     """Raise CommandError, as `runjobs` does, if there is no server, table, column or right.
 
-    Also if the server gave up waiting, or others came in between.
+    Also if it takes no writes, gave up waiting, or others came in between.
     """
     if isinstance(error.__cause__, InsufficientPrivilege):
         said = f"{str(error).strip()}. `manage.py jobs grants` prints what a role needs."
         raise _refusal(CommandError(said), EXIT_UNREACHABLE) from error
+    if isinstance(error.__cause__, ReadOnlySqlTransaction):
+        said = f"{' '.join(str(error).split())}."
+        raise takes_no_writes(job_database(), said) from error
     if not isinstance(error.__cause__, UNUSABLE):
         return
     trouble, said = trouble_of(error.__cause__), " ".join(str(error).split())

@@ -35,6 +35,7 @@ from django_pgjobs.management.starting import (
     excluded_queues,
     find_what_is_missing,
     load_tasks,
+    look_at_connections_of_jobs,
     look_at_server,
     unreachable,
 )
@@ -237,6 +238,7 @@ class Command(BaseCommand):
         reloads = flags["reload"] = _reloads(flags)
         found = find_what_is_missing(options.database) if flags["check"] else []
         server = look_at_server(options.database)
+        look_at_connections_of_jobs(job_database())
         if flags["verbosity"] and not flags["child"]:
             warnings = [*warnings_of(options, server, processes), *found]
             lines = banner(options, server, processes)

@@ -1,5 +1,5 @@
 GRANT USAGE ON SCHEMA public TO worker;
-GRANT SELECT ON TABLE public.django_migrations, public.pgjobs_concurrency_limit, public.pgjobs_pause, public.pgjobs_queue_settings, public.pgjobs_rate_limit TO worker;
+GRANT SELECT ON TABLE public.django_migrations, public.pgjobs_concurrency_limit, public.pgjobs_mute, public.pgjobs_pause, public.pgjobs_queue_settings, public.pgjobs_rate_limit TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE public.pgjobs_batch, public.pgjobs_batch_page, public.pgjobs_occurrence, public.pgjobs_queue_sample, public.pgjobs_rate_state, public.pgjobs_worker TO worker;
 GRANT SELECT, INSERT, DELETE ON TABLE public.pgjobs_batch_change, public.pgjobs_batch_edge, public.pgjobs_batch_key, public.pgjobs_dependency, public.pgjobs_statistic, public.pgjobs_statistic_sum TO worker;
 GRANT SELECT, UPDATE ON TABLE public.pgjobs_bulk_change, public.pgjobs_stack TO worker;

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_pgjobs.management.grants import WEB, WORKER
+from tests.factories import make_job
 from tests.helpers import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -70,3 +71,13 @@ def test_whoever_lacks_a_right_is_told_who_gives_it(action: str) -> None:
     with pytest.raises(CommandError, match=r"permission denied for .*jobs grants") as caught:
         call_command("jobs", *action.split())
     assert caught.value.returncode == 3
+
+
+def test_the_doctor_needs_no_more_than_the_role_of_a_worker() -> None:
+    make_job()
+    grants, said = printed("--worker", "pgjobs patient"), StringIO()
+    with connection.cursor() as cursor:
+        cursor.execute(f'CREATE ROLE "pgjobs patient"; {grants} SET LOCAL ROLE "pgjobs patient"')
+        call_command("jobs", "doctor", stdout=said)
+        cursor.execute("RESET ROLE")
+    assert "no worker is alive" in said.getvalue()

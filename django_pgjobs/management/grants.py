@@ -70,6 +70,8 @@ WORKER: Rights = {
     "pgjobs_statistic_sum": "SELECT, INSERT, DELETE",
     "pgjobs_queue_sample": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_stack": "SELECT, UPDATE",
+    # For `jobs doctor`.
+    "pgjobs_mute": "SELECT",
     "django_migrations": "SELECT",
 }
 

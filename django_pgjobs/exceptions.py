@@ -212,6 +212,10 @@ class TokensTooOld(Exception):
     """The job took tokens and then waited too long for a slot; raised and caught by the worker."""
 
 
+class DatabaseAway(Exception):
+    """No transaction could be opened for the job; raised and caught by the worker."""
+
+
 class JobReleased(JobInterrupt):
     """The worker shuts down and gives the job back; the attempt does not count."""
 

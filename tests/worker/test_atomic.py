@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from unittest import mock
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
-from django_pgjobs import workflow
+from django_pgjobs import reschedule, workflow
 from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks as plain_tasks
 from tests.factories import get_job
@@ -62,6 +64,22 @@ def test_effects_and_completion_are_one_transaction(bench: Bench) -> None:
     assert outcome.stored
     assert get_job(job.id).status == "successful"
     assert len(writers(job.id)) == 1
+
+
+def test_a_job_for_which_no_connection_can_be_opened_has_not_begun(bench: Bench) -> None:
+    """It was no fault of the job's, and no attempt of it."""
+    job = plain_tasks.record_atomic.using(max_attempts=1).enqueue("x")
+    attempt = bench.claim()
+    connection.close()
+    refusal = OperationalError("sorry, too many\nclients already")
+    with mock.patch.object(connection, "connect", side_effect=refusal):
+        outcome = bench.run(attempt)
+    assert (outcome.kind, outcome.delay) == (Kind.RELEASE, 10.0)
+    row = get_job(job.id)
+    assert (row.status, row.attempts, row.errors) == ("ready", 0, [])
+    assert row.note.endswith("no connection for its transaction: sorry, too many clients already")
+    reschedule(job.id, run_after=timedelta(0))
+    assert bench.run().kind is Kind.DONE
 
 
 def test_a_hook_that_raises_after_the_commit_fails_no_job(

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, DataError, connections, transaction
+from django.db import DatabaseError, DataError, OperationalError, connections, transaction
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
 from django_pgjobs.context import enter_job
@@ -21,6 +21,7 @@ from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.exceptions import (
     ClaimLost,
+    DatabaseAway,
     JobExpired,
     JobInterrupt,
     JobTimeout,
@@ -172,6 +173,10 @@ def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
         return success(_value_of(attempt, call), options.max_payload_bytes)
     database = job_database()
     outcome: Outcome | None = None
+    try:
+        connections[database].ensure_connection()
+    except OperationalError as error:
+        raise DatabaseAway(" ".join(str(error).split())) from error
     try:
         with transaction.atomic(using=database):
             outcome = _write_success(attempt, call, options, database)

@@ -16,6 +16,7 @@ from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, LONGEST_DELAY_SECON
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import (
     ClaimLost,
+    DatabaseAway,
     Discard,
     JobCancelled,
     JobExpired,
@@ -49,6 +50,9 @@ MAX_MESSAGE = 1_000
 
 AT_SHUTDOWN = "released at shutdown"
 NO_SLOT = "given back: no slot became free"
+NO_CONNECTION = "given back: no connection for its transaction"
+# When such a job is offered again: the server may be away, or have no room.
+NO_CONNECTION_SECONDS = 10.0
 
 
 class Kind(StrEnum):
@@ -201,6 +205,9 @@ def of_exception(
         return Outcome(Kind.EXPIRE, note=EXPIRED)
     if isinstance(error, TokensTooOld):
         return released(NO_SLOT)
+    if isinstance(error, DatabaseAway):
+        note = scrub(f"{NO_CONNECTION}: {error}", MAX_MESSAGE)
+        return Outcome(Kind.RELEASE, delay=NO_CONNECTION_SECONDS, note=note)
     if isinstance(error, Snooze):
         note = scrub(with_text(notes.SNOOZED, error), MAX_MESSAGE)
         return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)

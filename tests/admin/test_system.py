@@ -131,7 +131,7 @@ def test_the_token_of_the_metrics_is_shown_to_nobody(admin_client: Client) -> No
 def value_of(text: str, name: str) -> str:
     """Return what the page shows as the value of a setting."""
     head = name.replace("_", "_<wbr>")
-    return re.search(rf"{head}</th><td><code>(.*?)</code>", text)[1]  # type: ignore[index]
+    return re.search(rf"{head}</th><td[^>]*><code>(.*?)</code>", text)[1]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,12 @@ def test_what_is_not_set_and_what_is_a_flag_is_no_secret(
 @override_settings(PGJOBS={"LEASE_SECONDS": 17})
 def test_the_settings_in_force_are_shown_and_whose_they_are(admin_client: Client) -> None:
     text = read(admin_client)
-    assert re.search(r"LEASE_<wbr>SECONDS</th><td><code>17</code></td><td>the project", text)
-    assert re.search(r"MAX_<wbr>ATTEMPTS</th><td><code>25</code></td><td><span[^>]*>default", text)
+    assert re.search(
+        r"LEASE_<wbr>SECONDS</th><td[^>]*><code>17</code></td><td[^>]*>the project", text
+    )
+    assert re.search(
+        r"MAX_<wbr>ATTEMPTS</th><td[^>]*><code>25</code></td><td[^>]*><span[^>]*>default", text
+    )
 
 
 def test_a_missing_migration_and_a_check_are_told(

@@ -56,14 +56,14 @@ FILLINGS = (
     (
         "claim that does not count",
         FILE,
-        "WHEN filling.until_claimed AND job.claim = 1 THEN 0\n",
+        "WHEN filling.until_claimed AND job.attempts = 1 THEN 0\n",
         "",
         (f"{TESTS}test_a_key_that_is_free_at_the_claim_is_held_until_it_is_claimed_to_run",),
     ),
     (
-        "claim that was another's before",
+        "claim that is not the first",
         FILE,
-        "WHEN filling.until_claimed AND job.claim = 1 THEN 0",
+        "WHEN filling.until_claimed AND job.attempts = 1 THEN 0",
         "WHEN filling.until_claimed THEN 0",
         (f"{TESTS}test_a_claim_that_is_not_the_first_counts",),
     ),
@@ -105,7 +105,7 @@ FILLINGS = (
     (
         "outcome of a later attempt that waits",
         f"{WORKER}claiming/completer.py",
-        "other[0].claim > attempt.claim",
+        "other[0].claimed_at > attempt.claimed_at",
         "False",
         ("tests/worker/test_completer.py",),
     ),

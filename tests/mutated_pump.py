@@ -52,7 +52,7 @@ PUMP = (
     (
         "outcome of the later of two attempts",
         f"{WORKER}claiming/completer.py",
-        "other is None or other.claim <= attempt.claim",
+        "other is None or other.claimed_at <= attempt.claimed_at",
         "True",
         ("tests/worker/test_completer.py",),
     ),

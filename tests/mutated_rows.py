@@ -19,16 +19,23 @@ ODD_ROWS = (
     (
         "claim that cannot overflow",
         f"{SQL}claim_terms.py",
-        "claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1",
+        "claim = mod(GREATEST(job.claim, 0), 8999999990000000000) + 1",
         "claim = job.claim + 1",
         beside("claim=-9223372036854775808"),
     ),
     (
         "claim that begins again",
         f"{SQL}claim_terms.py",
-        "mod(GREATEST(job.claim, 0), 9000000000000000000)",
-        "LEAST(job.claim, 8999999999999999999)",
+        "mod(GREATEST(job.claim, 0), 8999999990000000000)",
+        "LEAST(job.claim, 8999999989999999999)",
         beside("claim=-9223372036854775808"),
+    ),
+    (
+        "claim that nobody can guess",
+        f"{SQL}claim_terms.py",
+        "floor(random() * 2147483648::double precision)::bigint",
+        "0",
+        ("tests/worker/test_same_ids.py",),
     ),
     (
         "names of workers in a plain list",

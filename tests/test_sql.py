@@ -213,7 +213,8 @@ def test_a_claim_rises_in_one_way_only(path: Path) -> None:
     risen = re.findall(r"(.*\bclaim\b.*?)\s*\+\s*1\b", body(path))
     assert bool(risen) == (path.stem in RAISES_CLAIM)
     assert all(
-        re.search(r"mod\(GREATEST\((job\.)?claim, 0\), 9000000000000000000\)", r) for r in risen
+        re.search(r"mod\(GREATEST\((job\.)?claim, 0\), (9000000000|8999999990)000000000\)", r)
+        for r in risen
     )
 
 

@@ -14,7 +14,9 @@ One row that makes a statement raise would stop it for all. So nothing that is c
 values can, whatever a raw INSERT put there before the bounds of the columns (the domains of
 migration 0001), and what comes out is within them. The forms, the same everywhere:
 
-- the next claim: `mod(GREATEST(job.claim, 0), 9000000000000000000) + 1`, another one each time;
+- the next claim: `mod(GREATEST(job.claim, 0), 9000000000000000000) + 1`, another one each time; of
+  who takes a job `mod(GREATEST(job.claim, 0), 8999999990000000000) + 1` and less than 2^31 by
+  chance (`claim_terms.py` says why);
 - a count: `LEAST(GREATEST(job.attempts, 0), 2147483646) + 1`, `GREATEST(job.attempts, 1) - 1`;
 - an instant of the engine's: `GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')`,
   which is the time now where there is none;

@@ -82,12 +82,16 @@ lane AS (
         WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
     )
 )""",
-    # Of a statement's list of jobs that are locked: the claim of these by a worker.
+    # Of a statement's list of jobs that are locked: the claim of these by a worker. It raises the
+    # fencing token by chance: after a failover that lost commits a job may have the id of another
+    # one, which somebody still runs and would write to under a number that both came to by steps
+    # of one. Four million attempts of a job keep below 2^53.
     "claim": """\
 UPDATE pgjobs_job_live AS job
 SET
     status = 'running',
-    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+    claim = mod(GREATEST(job.claim, 0), 8999999990000000000) + 1
+        + floor(random() * 2147483648::double precision)::bigint,
     attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
     worker_ids = CASE

@@ -2,9 +2,9 @@
 -- that came upon them does not count. One whose unique key a live job has ends as cancelled, if it
 -- *yields*, else it goes on without the key. Of several that come together the oldest has it.
 --
--- Where a unique key is held until the first claim, this one does not count: the claim is 0 again.
--- It will be 1 once more, so nobody may write under this one any more: only this statement does, and
--- not twice, because of *is_declared*.
+-- Where a unique key is held until the first claim, this one does not count: the claim is 0 again,
+-- unless an attempt counted before. Nobody writes under this one any more: only this statement does,
+-- not twice, because of *is_declared*, and the next claim is another number.
 -- Parameters: waits boolean (else jobs that are locked are passed over); ids, claims bigint[];
 --     queue_names text[]; priorities integer[]; concurrency_keys text[] (entries may be NULL, as
 --     all that follow); concurrency_limits integer[]; skips_waiting boolean[]; rate_limit_keys
@@ -63,7 +63,7 @@ filled AS (
             WHEN filling.yields AND filling.twin_id IS NOT NULL THEN statement_timestamp()
         END,
         claim = CASE
-            WHEN filling.until_claimed AND job.claim = 1 THEN 0
+            WHEN filling.until_claimed AND job.attempts = 1 THEN 0
             ELSE mod(GREATEST(job.claim, 0), 9000000000000000000) + 1
         END,
         is_declared = TRUE,

@@ -107,7 +107,7 @@ def test_an_outcome_is_written_once_if_the_connection_breaks_at_it(
     job = tasks.note.enqueue(journal.folder, "done")
     rule.wait()
     row = wait_for_status(job, "successful", worker=worker)
-    assert (row.attempts, row.claim, row.errors) == (1, 1, [])
+    assert (row.attempts, row.errors) == (1, [])
     # Written and settled: the worker is idle again and not waiting to write it once more.
     wait_for_status(common.add.enqueue(1, 2), "successful")
     wait_until_listening()
@@ -126,7 +126,7 @@ def test_jobs_of_a_claim_whose_answer_was_lost_go_back_uncounted(
     job = tasks.note.enqueue(journal.folder, "done")
     rule.wait()
     row = wait_for_status(job, "successful", worker=worker)
-    assert (row.attempts, row.claim, row.lost_count) == (1, 3, 0)
+    assert (row.attempts, row.lost_count) == (1, 0)
     assert journal.lines() == ["done"]
     assert "gave back 1 job of a claim whose answer was lost" in worker.output()
     assert worker.stop() == 0
@@ -135,13 +135,14 @@ def test_jobs_of_a_claim_whose_answer_was_lost_go_back_uncounted(
 def test_a_claim_that_the_server_never_saw_is_made_again(
     start: Start, journal: Journal, proxy: TcpProxy
 ) -> None:
-    start("--poll-interval", NEVER, database=proxy.url)
+    worker = start("--poll-interval", NEVER, database=proxy.url)
     wait_until_listening()
     rule = proxy.cut_on(CLAIM, when="before")
     job = tasks.note.enqueue(journal.folder, "done")
     rule.wait()
     row = wait_for_status(job, "successful")
-    assert (row.attempts, row.claim) == (1, 1)
+    assert row.attempts == 1
+    assert "gave back" not in worker.output()
 
 
 def test_connections_that_do_not_answer_are_cut(

@@ -165,9 +165,9 @@ def test_of_two_attempts_of_a_job_the_later_one_waits_for_a_lock(
     made: Completing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever ended first: else nobody would write its outcome any more."""
-    later = make_attempt_of(1, claim=3, attempts=2)
-    made.completer.add(later, Outcome(Kind.DONE))
-    made.add(1)
+    earlier, later = make_attempt_of(1), make_attempt_of(1, claim=3, attempts=2)
+    for attempt in (later, earlier):
+        made.completer.add(attempt, Outcome(Kind.DONE))
     made.state.held[1] = later
     answers = iter([[], [(1,)]])
     connection = SimpleNamespace(round_trip=lambda sends: [next(answers) for _ in sends])
@@ -238,8 +238,11 @@ def test_if_the_row_is_locked_the_outcome_itself_is_tried_again_and_not_what_rep
 def test_an_earlier_attempt_of_a_job_does_not_take_the_place_of_a_later_one(
     made: Completing,
 ) -> None:
-    """The lease was lost, and the worker got the job again; both outcomes are refused."""
-    earlier, later = make_attempt_of(1, claim=1), make_attempt_of(1, claim=2)
+    """The lease was lost, and the worker got the job again; both outcomes are refused.
+
+    The later claim may be the lower number: after a filling, or of another job with this id.
+    """
+    earlier, later = make_attempt_of(1, claim=2), make_attempt_of(1, claim=1)
     made.state.held[1] = later
     made.completer.put_aside((later, Outcome(Kind.DONE)))
     made.completer.put_aside((earlier, Outcome(Kind.DONE)))

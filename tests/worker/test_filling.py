@@ -85,7 +85,8 @@ def test_a_row_comes_to_be_what_enqueue_writes(
     batch = come_upon(own, worker)
     assert write(own, *batch) >= {job_id}
     assert plain(job_id) == wanted
-    assert get_job(job_id).claim == (0 if wanted["unique_until_claimed"] else 2)
+    [(attempt, _)] = batch
+    assert get_job(job_id).claim == (0 if wanted["unique_until_claimed"] else attempt.claim + 1)
 
 
 def test_what_a_row_says_itself_goes_first(own: OwnConnection, worker: int) -> None:
@@ -96,7 +97,7 @@ def test_what_a_row_says_itself_goes_first(own: OwnConnection, worker: int) -> N
     job = get_job(job_id)
     assert (job.concurrency_key, job.priority, job.is_declared) == ("mine", -3, False)
     job = get_job(placed)
-    assert (job.queue_name, job.priority, job.claim) == ("urgent", 1, 1)
+    assert (job.queue_name, job.priority, job.is_declared) == ("urgent", 1, False)
 
 
 def test_who_says_that_a_row_is_declared_has_it_run_as_it_is() -> None:
@@ -265,7 +266,7 @@ def test_a_cancelled_job_ends_instead(own: OwnConnection, worker: int) -> None:
 
 
 def test_what_is_sent_twice_is_written_once(own: OwnConnection, worker: int) -> None:
-    """The claim is that of a running attempt by then."""
+    """Even if the claim of a running attempt is the same by chance."""
     [job_id] = insert(
         declared.merged, kwargs={"product_id": 1, "fields": ["price"]}, queue_name="q"
     )
@@ -274,7 +275,9 @@ def test_what_is_sent_twice_is_written_once(own: OwnConnection, worker: int) -> 
     entry = (attempt, filling_of(attempt))
     assert write(own, entry) >= {job_id}  # type: ignore[arg-type]
     [again] = claim(own, worker, lanes=[Lane("default", "q")])
-    assert (again.claim, again.undeclared) == (row.claim, None)
+    assert (again.claim == row.claim, again.undeclared) == (False, None)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET claim = %s", [row.claim])
     assert job_id not in write(own, entry)  # type: ignore[arg-type]
     assert get_job(job_id).status == "running"
 
@@ -291,13 +294,20 @@ def test_a_filling_that_comes_too_late_changes_nothing(own: OwnConnection, worke
 
 
 def test_a_claim_that_is_not_the_first_counts(own: OwnConnection, worker: int) -> None:
-    """Somebody may still write under an earlier one."""
+    """An attempt has begun before, when the task declared nothing."""
+    [job_id] = insert(
+        declared.merged, kwargs={"product_id": 1, "fields": ["price"]}, attempts=1, claim=2
+    )
+    [(attempt, outcome)] = come_upon(own, worker)
+    write(own, (attempt, outcome))
+    assert get_job(job_id).claim == attempt.claim + 1
+
+
+def test_a_claim_that_was_given_back_is_none(own: OwnConnection, worker: int) -> None:
     [job_id] = insert(declared.merged, kwargs={"product_id": 1, "fields": ["price"]})
     give_back(own, come_upon(own, worker))
-    batch = come_upon(own, worker)
-    assert get_job(job_id).claim == 3
-    write(own, *batch)
-    assert get_job(job_id).claim == 4
+    write(own, *come_upon(own, worker))
+    assert get_job(job_id).claim == 0
 
 
 def give_back(own: OwnConnection, batch: list[Any]) -> None:

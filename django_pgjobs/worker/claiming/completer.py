@@ -206,7 +206,7 @@ class Completer:
             self.refused.keep(attempt, outcome)
             return
         other = self._aside.pop(attempt.id, None)
-        if other is not None and other[0].claim > attempt.claim:
+        if other is not None and other[0].claimed_at > attempt.claimed_at:
             self._aside[attempt.id] = other
             self._settle_lost(attempt, outcome)
             return
@@ -252,11 +252,11 @@ def meant_by(ids: Collection[int], batch: Sequence[Entry]) -> list[Entry]:
     """Return the outcomes of a batch that the server means by the ids of jobs.
 
     A worker that has lost a job, and got it again, may have outcomes of both attempts. Only the
-    later one can still own the job.
+    one that it claimed later can still own the job; the numbers of their claims do not tell which.
     """
     latest: dict[int, Attempt] = {}
     for attempt, _ in batch:
         other = latest.get(attempt.id)
-        if attempt.id in ids and (other is None or other.claim <= attempt.claim):
+        if attempt.id in ids and (other is None or other.claimed_at <= attempt.claimed_at):
             latest[attempt.id] = attempt
     return [entry for entry in batch if latest.get(entry[0].id) is entry[0]]

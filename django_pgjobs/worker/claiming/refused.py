@@ -78,7 +78,7 @@ class RefusedOutcomes:
         self._state.unwritable.add(attempt.id)
         self._state.let_go(attempt)
         former = self._entries.pop(attempt.id, None)  # to go behind the others
-        if former is not None and former[0].claim > attempt.claim:
+        if former is not None and former[0].claimed_at > attempt.claimed_at:
             self._entries[attempt.id] = former
             return
         outcome.put_off(*PAUSES)

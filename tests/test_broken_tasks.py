@@ -264,4 +264,5 @@ def test_the_doctor_knows_the_remote_tasks_that_nobody_has_loaded_yet(
     make_job(task_path="good.tasks.f", queue_name="elsewhere")
     assert run("doctor").splitlines()[0] == (
         "WARNING 1 job waits in queue elsewhere and no live worker over HTTP serves it."
+        " [unserved elsewhere]"
     )

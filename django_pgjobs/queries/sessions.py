@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 from django.db import connections
-from django.db.backends.signals import connection_created
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
@@ -23,39 +22,23 @@ RESET_SESSION = (
 )
 
 
-class _ThreadConnections(threading.local):
-    """Django's connections of a thread that may be open."""
-
+class _OfThread(threading.local):
     @cached_property
-    def opened(self) -> list[Any]:
+    def connections(self) -> list[Any]:
         # Not before a job asks: `asgi.py` imports this module before it names the settings.
-        return list(connections.all(initialized_only=True))
+        return list(connections.all())
 
 
-_thread = _ThreadConnections()
+_of_thread = _OfThread()
 
 
-def opened_connections() -> list[Any]:
-    """Return Django's connections that this thread has opened, a list that grows with them.
+def connections_of_thread() -> list[Any]:
+    """Return all of Django's connections of this thread, most of them perhaps not open.
 
-    To ask Django for them takes a tenth of a short job.
+    It does not notice their opening, because Django tells of none that fails halfway. To ask
+    Django each time takes a tenth of a short job.
     """
-    return _thread.opened
-
-
-def forget_closed_connections() -> None:
-    """Forget those of them that are closed; they are noted again when they are opened."""
-    _thread.opened = [each for each in _thread.opened if each.connection is not None]
-
-
-def _note_opened(connection: Any, **kwargs: Any) -> None:
-    # Not those that a task has made for itself.
-    is_of_thread = connection in connections.all(initialized_only=True)
-    if is_of_thread and connection not in _thread.opened:
-        _thread.opened.append(connection)
-
-
-connection_created.connect(_note_opened)
+    return _of_thread.connections
 
 
 def reset_session(

@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.filling import Control
-from django_pgjobs.queries.sessions import opened_connections
+from django_pgjobs.queries.sessions import connections_of_thread
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
@@ -142,7 +142,7 @@ class Attempt:
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
         if cancel_async is None:
-            self._connections = opened_connections()
+            self._connections = connections_of_thread()
         with self._lock:
             self._cancel_async = cancel_async
             self._thread_id = threading.get_ident()

@@ -116,4 +116,4 @@ def test_what_an_encoding_lacks_is_written_as_an_escape(start_piped: Callable[..
         said.append(process.stdout.read())
         assert process.wait() == 0
     assert rb"\u65e5\u672c \xe9 \U0001f600  active" in said[0]
-    assert [each["queue"] for each in json.loads(said[1])] == ["日本 é 😀"]
+    assert [each["queue_name"] for each in json.loads(said[1])] == ["日本 é 😀"]

@@ -153,6 +153,12 @@ def backend_pid() -> int:
 
 
 @task(max_attempts=1)
+def session() -> int:
+    """Return the server's process behind Django's connection of a slot."""
+    return backend_pid()
+
+
+@task(max_attempts=1)
 async def shared_session() -> int:
     """Return the server's process behind the connection that async jobs share."""
     return await sync_to_async(backend_pid)()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from django_pgjobs.compat import TaskResult, task_finished
 from django_pgjobs.queries.sessions import usage_of
@@ -61,6 +63,24 @@ def test_a_connection_that_has_become_useless_counts_as_dead() -> None:
     usage_of(connection.connection).is_stale = True
     drop_dead_connections()
     assert connection.connection is None
+
+
+def test_a_connection_that_ended_while_it_was_opened_fails_one_job(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Django keeps it, and tells nobody that it has opened it."""
+    wrapper, cut = type(connections["default"]), []
+    init = wrapper.init_connection_state
+
+    def init_after_the_end(self: Any) -> None:
+        if threading.current_thread().name.startswith("pgjobs-slot") and not cut:
+            cut.append(self.connection.info.backend_pid)
+            end_session(*cut)
+        init(self)
+
+    monkeypatch.setattr(wrapper, "init_connection_state", init_after_the_end)
+    start_thread(concurrency=1)
+    assert [ended(tasks.session.enqueue().id) for _ in range(2)] == ["failed", "successful"]
 
 
 def test_task_finished_is_sent_over_a_new_connection(start_thread: Start) -> None:

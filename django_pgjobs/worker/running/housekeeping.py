@@ -19,9 +19,8 @@ from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.sessions import (
-    forget_closed_connections,
+    connections_of_thread,
     is_watched,
-    opened_connections,
     reset_session,
     usage_of,
 )
@@ -45,7 +44,7 @@ def drop_dead_connections() -> None:
     An idle connection has nothing to read but the server's farewell, so this takes no round trip.
     Also those that a statement has found useless, say because the server takes no writes any more.
     """
-    for connection in opened_connections():
+    for connection in connections_of_thread():
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
@@ -67,7 +66,7 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
 
     *resets* is false after a job whose task promises to leave nothing in its sessions.
     """
-    for connection in opened_connections():
+    for connection in connections_of_thread():
         if connection.queries_log:
             connection.queries_log.clear()
         if connection.connection is None:
@@ -78,7 +77,6 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
         except Exception:
             logger.of(attempt).info("connection could not be cleaned and is closed")
             _close(connection)
-    forget_closed_connections()
 
 
 def _clean(connection: Any, attempt: Attempt, *, resets: bool) -> None:
@@ -163,6 +161,5 @@ def _forget_transaction(connection: Any) -> None:
 
 def close_connections() -> None:
     """Close every connection of this thread; it will run no more jobs."""
-    for connection in opened_connections():
+    for connection in connections_of_thread():
         _close(connection)
-    forget_closed_connections()

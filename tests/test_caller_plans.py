@@ -67,7 +67,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
         "despite_cancels": False,
     },
     "reschedule_jobs": AT_ONCE,
-    "delete_jobs": {},
+    "delete_jobs": {"statuses": ["failed", "cancelled"]},
     "check_dependencies": {},
     "list_dependants": {"max_jobs": 100},
     "find_requeue_refusal": {},

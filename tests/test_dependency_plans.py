@@ -10,6 +10,7 @@ from django.db import connection, transaction
 
 from django_pgjobs.queries import bulk, dependencies, explain, job_page, jobs
 from django_pgjobs.queries.jobs import OldJobs
+from django_pgjobs.status import FINISHED
 from tests.factories import make_jobs
 from tests.planner import blocks_read, forget, plan_like_a_worker
 
@@ -30,7 +31,7 @@ def prune(cursor: Any, ids: Sequence[int]) -> None:
 
 
 def delete(cursor: Any, ids: Sequence[int]) -> None:
-    assert len(bulk.delete_jobs(cursor, list(ids))) == len(ids)
+    assert len(bulk.delete_jobs(cursor, list(ids), statuses=FINISHED)) == len(ids)
 
 
 def list_dependants(cursor: Any, ids: Sequence[int]) -> None:

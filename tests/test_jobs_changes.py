@@ -1,4 +1,4 @@
-"""`manage.py jobs cancel`, `requeue` and `reschedule` of all jobs that match."""
+"""`manage.py jobs cancel`, `requeue`, `reschedule` and `delete` of all jobs that match."""
 
 from __future__ import annotations
 

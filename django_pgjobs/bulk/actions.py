@@ -15,6 +15,7 @@ from django_pgjobs.control.changing import (
     Effect,
     RunTimes,
     cancel_jobs,
+    delete_jobs,
     requeue_jobs,
     reschedule_jobs,
 )
@@ -119,7 +120,7 @@ def _move(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
 
 
 def _delete(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
-    return Effect(bulk.delete_jobs(cursor, ids))
+    return delete_jobs(cursor, ids)
 
 
 def _refuse(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:

@@ -14,7 +14,7 @@ from typing import Protocol, TypedDict
 import psycopg
 from django.db import DatabaseError, transaction
 
-from django_pgjobs.queries import batches, jobs, notifications
+from django_pgjobs.queries import batches, bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -132,3 +132,8 @@ def reschedule_jobs(
     if moved:
         notifications.notify_workers(cursor, list(moved.values()))
     return Effect(list(moved))
+
+
+def delete_jobs(cursor: Cursor, ids: list[int], statuses: Collection[str] = FINISHED) -> Effect:
+    """Delete finished jobs, but for those that an open workflow or a waiting job needs."""
+    return Effect(bulk.delete_jobs(cursor, ids, statuses=statuses))

@@ -1,4 +1,4 @@
-"""`manage.py jobs cancel`, `requeue` and `reschedule`: jobs by ids, or all that filters find."""
+"""`manage.py jobs cancel`, `requeue`, `reschedule`, `delete`: jobs by ids or by filters."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
+from django.db.models import Q
 
 from django_pgjobs.control import lifecycle
 from django_pgjobs.control.changing import (
     Change,
     cancel_jobs,
+    delete_jobs,
     is_refused,
     refusal_text,
     requeue_jobs,
@@ -37,7 +39,8 @@ from django_pgjobs.management.filters import add_filters, matching
 from django_pgjobs.management.printing import Write, in_english, local_time
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
-from django_pgjobs.queries.database import rows_of
+from django_pgjobs.models.batch_states import is_of_open
+from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.status import Hold, JobStatus
 from django_pgjobs.values.moments import duration_in_words, now_aware
 from django_pgjobs.values.words import counted
@@ -58,7 +61,8 @@ class JobChange:
 
     *usual* are those that it takes by filters if none is named. *one* changes one job and returns
     what was done, "": nothing. *done* is a word of what is printed, *before_time* what stands
-    before the time.
+    before the time, None: it has no time. *note* is told by its help. Jobs that *spares* finds are
+    not its own.
     """
 
     name: str
@@ -68,7 +72,9 @@ class JobChange:
     change: Callable[[When], Change]
     one: Callable[[int, When], str]
     done: str
-    before_time: str = ""
+    before_time: str | None = None
+    note: str = ""
+    spares: Callable[[], Q] | None = None
 
 
 def _cancel_one(job_id: int, when: When) -> str:
@@ -86,12 +92,20 @@ def _reschedule_one(job_id: int, when: When) -> str:
     return "rescheduled" if lifecycle.reschedule(job_id, when) else ""
 
 
-def _state_of(job_id: int) -> str:
+def _delete_one(job_id: int, when: When) -> str:
+    with connections[job_database()].cursor() as cursor:
+        return "deleted" if delete_jobs(cursor, [job_id]).changed else ""
+
+
+def _state_of(verb: JobChange, job_id: int) -> str:
     """Return what keeps a job from being changed."""
     status = rows_of(Job).filter(pk=job_id).values_list("status", flat=True).first()
-    return "does not exist" if status is None else f"is {status}"
+    if status is None:
+        return "does not exist"
+    return f"is {status}" + (NEEDED if verb.spares and status in verb.statuses else "")
 
 
+NEEDED = ", and an open workflow or a waiting job needs it, or somebody has locked it"
 LIVE = (JobStatus.READY, JobStatus.RUNNING)
 ENDED = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
 VERBS = (
@@ -124,10 +138,22 @@ VERBS = (
         "rescheduled",
         "to",
     ),
+    JobChange(
+        "delete",
+        "Delete finished jobs.",
+        ENDED,
+        ENDED,
+        lambda when: delete_jobs,
+        _delete_one,
+        "deleted",
+        note="Jobs of workflows that are not complete stay, and so do failed ones as long as a\n"
+        "waiting job is still to learn of them.\n",
+        spares=is_of_open,
+    ),
 )
 DESCRIPTION = """
 {help}
-
+{note}
 Name jobs by their ids, or say which by --queue, --task and the like: then it says how many there
 are, and asks before it changes them, 1,000 in a transaction. Jobs that come in meanwhile, or do not
 match any more by then, are left alone.
@@ -152,6 +178,12 @@ examples:
   manage.py jobs reschedule --queue reports --at 2026-12-24T02:00
   manage.py jobs reschedule --task shop.tasks.push --in 2h --yes
 """,
+    "delete": """
+examples:
+  manage.py jobs delete 4711 4712
+  manage.py jobs delete --task shop.tasks.push --status failed --dry-run
+  manage.py jobs delete --queue mail --since 2h --yes
+""",
 }
 
 
@@ -162,11 +194,11 @@ def add_changes(actions: Any) -> None:
             actions,
             verb.name,
             help=verb.help,
-            description=DESCRIPTION.format(help=verb.help),
+            description=DESCRIPTION.format(help=verb.help, note=verb.note),
             epilog=EPILOGS[verb.name],
         )
         parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
-        if verb.name != "cancel":
+        if verb.before_time is not None:
             _add_times(parser, is_required=verb.name == "reschedule")
         _add_filters(parser.add_argument_group("all jobs that match"), verb)
 
@@ -192,7 +224,7 @@ def _add_times(parser: Any, *, is_required: bool) -> None:
 
 def _add_filters(some: Any, verb: JobChange) -> None:
     usual = " and ".join(verb.usual)
-    add_filters(some, verb.statuses, usual, of_ended=verb.name == "requeue")
+    add_filters(some, verb.statuses, usual, of_ended=verb.statuses == ENDED)
     some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
     some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
     some.add_argument(
@@ -225,7 +257,7 @@ def _change_each(verb: JobChange, write: Write, ids: list[int], when: When) -> N
     for each in ids:
         try:
             did = verb.one(each, when)
-            said = f"{did}{at}{_still_waits(each)}" if did else _state_of(each)
+            said = f"{did}{at}{_still_waits(each)}" if did else _state_of(verb, each)
         except JobError as error:
             did, said = "", str(error).removeprefix(f"job {each} ")
         except DatabaseError as error:
@@ -260,6 +292,8 @@ def _change_all(verb: JobChange, write: Write, tell: Write, flags: dict[str, Any
     """Change the jobs that the filters find, if whoever asked for it says so again."""
     statuses = [flags["status"]] if flags.get("status") else list(verb.usual)
     found = Job.objects.filter(matching(flags)).filter(status__in=statuses)
+    if verb.spares is not None:
+        found = found.exclude(verb.spares())
     found = found.order_by("pk")[: flags["limit"]]
     jobs = find_jobs(found, statuses)
     if not jobs:

@@ -6,6 +6,7 @@ the expected one by then.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from django_pgjobs.queries import dependencies
@@ -40,6 +41,7 @@ def reset_attempts(cursor: Cursor, ids: list[int]) -> list[int]:
     return [job_id for (job_id,) in fetch_again_if_crossed(cursor, "reset_attempts", {"ids": ids})]
 
 
-def delete_jobs(cursor: Cursor, ids: list[int]) -> list[int]:
-    """Delete finished jobs; return the ids of those that were."""
-    return [job_id for (job_id,) in fetch_again_if_crossed(cursor, "delete_jobs", {"ids": ids})]
+def delete_jobs(cursor: Cursor, ids: list[int], *, statuses: Collection[str]) -> list[int]:
+    """Delete finished jobs with one of *statuses*; return the ids of those that were."""
+    params = {"ids": ids, "statuses": list(statuses)}
+    return [job_id for (job_id,) in fetch_again_if_crossed(cursor, "delete_jobs", params)]

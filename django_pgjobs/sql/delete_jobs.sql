@@ -1,7 +1,7 @@
 -- Delete finished jobs, but for those of workflows that are not complete: what follows needs them.
 -- One that did not succeed stays as long as somebody waits who is still to learn that, as in
 -- prune_jobs.
--- Parameters: ids bigint[]
+-- Parameters: ids bigint[]; statuses text[]: those of other jobs stay
 -- Returns: id
 -- Locks: the rows, in order of id, SKIP LOCKED
 -- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey,
@@ -17,6 +17,7 @@ WHERE
                 -- Not IN, here and below: by that the planner may take the index of ends, and read
                 -- all of it.
                 AND old.status <> 'ready' AND old.status <> 'running'
+                AND array_position(%(statuses)s::text[], old.status) IS NOT NULL
                 AND (
                     SELECT root.id
                     FROM pgjobs_batch AS batch

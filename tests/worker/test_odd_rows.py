@@ -209,7 +209,7 @@ def change_what_failed(rows: Rows) -> None:
 def prune_and_delete(rows: Rows) -> None:
     made = rows.make(status="failed", finished_at=sql.SQL("now() - interval '1 h'"))
     pruned = call(jobs.prune_jobs, old=jobs.OldJobs("failed", 1.0), max_jobs=10)
-    assert pruned == 2 - len(call(fetch, "delete_jobs", {"ids": made}))
+    assert pruned == 2 - len(call(fetch, "delete_jobs", {"ids": made, "statuses": ["failed"]}))
     assert execute("SELECT FROM pgjobs_job") == []
 
 

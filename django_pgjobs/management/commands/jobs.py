@@ -72,6 +72,7 @@ examples:
   manage.py jobs requeue --task shop.tasks.push --error ConnectionError --since 2h
   manage.py jobs cancel --queue mail --dry-run
   manage.py jobs reschedule 4711 --now
+  manage.py jobs delete --task shop.tasks.push --status failed --dry-run
   manage.py jobs workflows --unfinished
   manage.py jobs workflows retry 17
   manage.py jobs prune --dry-run

@@ -245,7 +245,9 @@ def test_the_doctor_tells_what_keeps_workers_from_starting(
     wrong = {"TASK_MODULES": ["no_such_module"], "SENTRY_CHECK_INS": True}
     with override_settings(PGJOBS=wrong, SILENCED_SYSTEM_CHECKS=["pgjobs.W005"]):
         told = json.loads(run("doctor", "--json"))
-    assert [(each["kind"], each["subject"]) for each in told] == [
+    # Tests before this one may have left dead rows.
+    named = [(each["kind"], each["subject"]) for each in told if each["kind"] != "dead_rows"]
+    assert named == [
         ("broken", "pgjobs.E004"),
         ("broken", "pgjobs.E005"),
         ("settings", "pgjobs.W007"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Self
 
@@ -19,12 +19,11 @@ from django_pgjobs.models.batch_async import AsyncBatch
 from django_pgjobs.models.batch_fields import BatchFields
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.status import Follows
 from django_pgjobs.values.given import flag
-from django_pgjobs.workflows import adding, deleting, explaining, following, reading, retrying
+from django_pgjobs.workflows import adding, deleting, explaining, reading, retrying
 from django_pgjobs.workflows.blocks import Block, Policy
 from django_pgjobs.workflows.explaining import BatchExplanation
-from django_pgjobs.workflows.following import AfterFailureOfStep, Join, runs
+from django_pgjobs.workflows.following import Followed, Join
 from django_pgjobs.workflows.inserting import OnConflict, once_of
 from django_pgjobs.workflows.reading import Counts
 
@@ -47,7 +46,7 @@ class BatchQuerySet(models.QuerySet["Batch"]):
     delete.queryset_only = True  # type: ignore[attr-defined]
 
 
-class Batch(BatchNames, AsyncBatch, BatchFields):
+class Batch(BatchNames, Followed["Batch"], AsyncBatch, BatchFields):
     """Jobs that are finished together, and what follows them."""
 
     objects: ClassVar[models.Manager[Batch]] = BatchQuerySet.as_manager()
@@ -145,48 +144,14 @@ class Batch(BatchNames, AsyncBatch, BatchFields):
         if kind is None:
             self.seal()
 
-    # What follows
-
-    def each(
-        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
-    ) -> Batch:
-        """Run a call for each result, which is its first argument, as soon as it is there.
-
-        Return the batch of these jobs. With *skip_none* a result of None makes no job.
-        """
-        return self._followed(Follows.EACH, call, skips_none=skip_none, on_failed_job=on_failed_job)
-
-    def each_item(
-        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
-    ) -> Batch:
-        """Run a call for each element of each result that is a list, and for any other result.
-
-        None makes no job, with *skip_none* neither where it is an element.
-        """
-        return self._followed(
-            Follows.EACH_ITEM, call, skips_none=skip_none, on_failed_job=on_failed_job
-        )
-
-    def gather(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> Batch:
-        """Run one call when this batch is complete, with the list of all results as first argument.
-
-        It is not run if anything has failed or was cancelled, unless *after_failure* is "run".
-        """
-        return self._followed(Follows.GATHER, call, runs_after_failure=runs(after_failure))
-
-    def then(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> Batch:
-        """Run one call when this batch is complete, with its own arguments only.
-
-        It is not run if anything has failed or was cancelled, unless *after_failure* is "run".
-        """
-        return self._followed(Follows.COMPLETION, call, runs_after_failure=runs(after_failure))
+    # What follows: `each`, `each_item`, `gather` and `then` are those of `Followed`
 
     def join(self, *others: Batch) -> Join[Batch]:
         """Return what stands for several batches of this workflow or part together."""
         return Join(self, others)
 
-    def _followed(self, follows: Follows, call: Call, **options: Any) -> Batch:
-        return following.open_follower(self, [self], follows, call, **options)
+    def _owner_and_followed(self) -> tuple[Batch, Sequence[Batch]]:
+        return self, [self]
 
     # What comes out
 

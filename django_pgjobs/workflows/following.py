@@ -58,7 +58,56 @@ def open_follower(
     return made
 
 
-class Join(Generic[B]):
+class Followed(Generic[B]):
+    """What jobs can follow: a batch, or several of them together."""
+
+    def each(
+        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
+    ) -> B:
+        """Run a call for each result, which is its first argument, as soon as it is there.
+
+        Return the batch of these jobs. With *skip_none* a result of None makes no job.
+        """
+        return self._open_follower(
+            Follows.EACH, call, skips_none=skip_none, on_failed_job=on_failed_job
+        )
+
+    def each_item(
+        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
+    ) -> B:
+        """Run a call for each element of each result that is a list, and for any other result.
+
+        None makes no job, with *skip_none* neither where it is an element.
+        """
+        return self._open_follower(
+            Follows.EACH_ITEM, call, skips_none=skip_none, on_failed_job=on_failed_job
+        )
+
+    def gather(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
+        """Run one call when all is complete, with the list of all results as first argument.
+
+        Of several batches: with a list for each of them, in the order given. It is not run if
+        anything has failed or was cancelled, unless *after_failure* is "run".
+        """
+        return self._open_follower(Follows.GATHER, call, runs_after_failure=runs(after_failure))
+
+    def then(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
+        """Run one call when all is complete, with its own arguments only.
+
+        It is not run if anything has failed or was cancelled, unless *after_failure* is "run".
+        """
+        return self._open_follower(Follows.COMPLETION, call, runs_after_failure=runs(after_failure))
+
+    def _open_follower(self, follows: Follows, call: Call, **options: Any) -> B:
+        owner, waits_for = self._owner_and_followed()
+        return open_follower(owner, waits_for, follows, call, **options)
+
+    def _owner_and_followed(self) -> tuple[B, Sequence[B]]:
+        """Return the batch below which a follower is opened, and the batches that it follows."""
+        raise NotImplementedError
+
+
+class Join(Followed[B]):
     """Several batches that something follows together."""
 
     def __init__(self, owner: B, batches: Sequence[B]) -> None:
@@ -72,27 +121,5 @@ class Join(Generic[B]):
         self._owner = owner
         self._batches = batches
 
-    def each(
-        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
-    ) -> B:
-        """See `Batch.each`: for each result of all of them."""
-        return self._followed(Follows.EACH, call, skips_none=skip_none, on_failed_job=on_failed_job)
-
-    def each_item(
-        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
-    ) -> B:
-        """See `Batch.each_item`: for the results of all of them."""
-        return self._followed(
-            Follows.EACH_ITEM, call, skips_none=skip_none, on_failed_job=on_failed_job
-        )
-
-    def gather(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
-        """See `Batch.gather`: a list for each of them, in the order given."""
-        return self._followed(Follows.GATHER, call, runs_after_failure=runs(after_failure))
-
-    def then(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
-        """See `Batch.then`: when all of them are complete."""
-        return self._followed(Follows.COMPLETION, call, runs_after_failure=runs(after_failure))
-
-    def _followed(self, follows: Follows, call: Call, **options: Any) -> B:
-        return open_follower(self._owner, self._batches, follows, call, **options)
+    def _owner_and_followed(self) -> tuple[B, Sequence[B]]:
+        return self._owner, self._batches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from django_pgjobs.management.printing import (
 )
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import LARGE_FIELDS, with_states
+from django_pgjobs.models.batch_states import owners_first
 from django_pgjobs.queries.batch_retries import find_cancelled_owner
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
@@ -106,7 +106,7 @@ def _read(batch_id: int) -> Workflow:
     with reading() as cursor:
         top = find_batch(batch_id)
         tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
-        lines = list(_lines(tree[:MAX_SUMMED]))
+        lines = list(owners_first(tree[:MAX_SUMMED]))
         reasons = top.explain().reasons
         cancel = _find_cancel(cursor, top)
     is_cut = len(tree) > MAX_SUMMED
@@ -156,21 +156,6 @@ def _find_failed(batch_id: int) -> list[dict[str, Any]] | None:
         for job in found
     )
     return [dict(zip(OF_FAILED, row, strict=True)) for row in rows]
-
-
-def _lines(tree: list[TreeRow]) -> Iterator[tuple[TreeRow, Any]]:
-    """Yield batches with their states, owners right before what is below."""
-    batches = with_states(rows_of(Batch).defer(*LARGE_FIELDS))
-    found = batches.in_bulk([row.id for row in tree])
-    below: dict[int | None, list[TreeRow]] = {}
-    for row in tree[1:]:
-        below.setdefault(row.parent_id, []).append(row)
-    waiting = tree[:1]
-    while waiting:
-        row = waiting.pop()
-        if row.id in found:  # not deleted meanwhile
-            yield row, found[row.id]
-            waiting += reversed(below.get(row.id, []))
 
 
 def _cells(row: TreeRow, batch: Any) -> tuple[object, ...]:

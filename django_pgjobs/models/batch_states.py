@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db.models import (
@@ -21,6 +22,8 @@ from django.db.models import (
 
 from django_pgjobs.models.batches import Batch
 from django_pgjobs.models.jobs import Job
+from django_pgjobs.queries.database import rows_of
+from django_pgjobs.queries.workflow_pages import TreeRow
 from django_pgjobs.status import FINISHED, BatchState, Follows, JobStatus
 
 EVERY = Q()
@@ -71,6 +74,20 @@ def with_states(batches: QuerySet[Batch]) -> QuerySet[Any]:
     cases = [When(condition, then=Value(state.value)) for condition, state in _RULES]
     running = Value(BatchState.RUNNING.value)
     return batches.annotate(state=Case(*cases, default=running, output_field=TextField()))
+
+
+def owners_first(tree: Sequence[TreeRow]) -> Iterator[tuple[TreeRow, Any]]:
+    """Yield the rows of a tree with their batches and states, owners right before what is below."""
+    found = with_states(rows_of(Batch).defer(*LARGE_FIELDS)).in_bulk([row.id for row in tree])
+    below: dict[int | None, list[TreeRow]] = {}
+    for row in tree[1:]:
+        below.setdefault(row.parent_id, []).append(row)
+    waiting = list(tree[:1])
+    while waiting:
+        row = waiting.pop()
+        if row.id in found:  # not deleted meanwhile
+            yield row, found[row.id]
+            waiting += reversed(below.get(row.id, []))
 
 
 def all_workflows() -> QuerySet[Batch]:

@@ -26,7 +26,7 @@ from django_pgjobs.admin.workflows.drawing import (
 from django_pgjobs.admin.workflows.failed_jobs import failed_jobs
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch
-from django_pgjobs.models.batch_states import LARGE_FIELDS, with_states
+from django_pgjobs.models.batch_states import owners_first, with_states
 from django_pgjobs.permissions import Verb, require, visible_ids, whole_workflows
 from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.queries.workflow_pages import (
@@ -158,35 +158,30 @@ def reasons_of(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
 
 def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[TreeLine | More]:
     """Return what is drawn of a tree: owners right before what is below them."""
-    batches = with_states(Batch.objects.defer(*LARGE_FIELDS))
-    found = batches.in_bulk([row.id for row in rows])
-    below: dict[int | None, list[TreeRow]] = {}
-    for row in rows[1:]:
-        below.setdefault(row.parent_id, []).append(row)
-    waiting: list[TreeRow | More] = [*rows[:1]]
     lines: list[TreeLine | More] = []
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, More):
-            lines.append(here)
-        elif here.id in found:  # not deleted meanwhile
-            batch, depth = found[here.id], min(here.depth, MAX_DEPTH)
-            url = model_admin.url("pgjobs_batch_change", here.id)
-            links = job_links(model_admin, here.id)
-            lines.append(TreeLine(here, batch, url, bar_of(here), links, depth))
-            children = below.get(here.id, [])
-            shown = children[:MAX_CHILDREN]
-            if len(children) > MAX_CHILDREN:
-                waiting.append(more_below(batch, url, shown[-1]))
-            waiting += reversed(shown)
+    drawn: dict[int | None, Any] = {}
+    below: dict[int | None, list[TreeRow]] = {}
+    for row, batch in owners_first(rows):
+        if drawn and row.parent_id not in drawn:
+            continue
+        siblings = below.setdefault(row.parent_id, [])
+        if len(siblings) == MAX_CHILDREN:
+            lines.append(more_below(model_admin, drawn[row.parent_id], siblings[-1]))
+            continue
+        siblings.append(row)
+        drawn[row.id] = batch
+        url = model_admin.url("pgjobs_batch_change", row.id)
+        links = job_links(model_admin, row.id)
+        lines.append(TreeLine(row, batch, url, bar_of(row), links, min(row.depth, MAX_DEPTH)))
     return lines
 
 
-def more_below(batch: Any, url: str, last: TreeRow) -> More:
+def more_below(model_admin: PageAdmin, batch: Any, last: TreeRow) -> More:
     """Return the end of what is shown right below a batch; *last* is the last of it."""
     rest = Batch.objects.filter(parent_id=batch.pk, pk__gt=last.id).order_by("pk")
     number = rest.values("pk")[: MAX_SUMMED + 1].count()
-    return More(batch, f"{url}?{BEHIND}={last.id}", number, min(last.depth, MAX_DEPTH))
+    url = f"{model_admin.url('pgjobs_batch_change', batch.pk)}?{BEHIND}={last.id}"
+    return More(batch, url, number, min(last.depth, MAX_DEPTH))
 
 
 def buttons_for(

@@ -25,7 +25,7 @@ def test_a_database_that_is_not_postgresql_is_named(
     monkeypatch.setattr(database, "connections", {"default": SimpleNamespace(vendor="sqlite")})
     with pytest.raises(CommandError) as caught:
         call_command("jobs", *words)
-    assert caught.value.returncode == 3
+    assert caught.value.returncode == 1
     assert str(caught.value).startswith(
         "the jobs are in the database 'default', which is sqlite and not PostgreSQL. Set ENGINE"
     )

@@ -86,8 +86,8 @@ Each action has a --help of its own.
 
 Exit status:
   0    done; pause and resume also if it was so before
-  1    some job, task, worker or limit does not exist or was not changed; with --fail: a job looks
-       stuck, or something is wrong
+  1    some job, task, worker or limit does not exist or was not changed; the settings are wrong;
+       with --fail: a job looks stuck, or something is wrong
   2    wrong use
   3    the database cannot be reached, takes no writes or is not migrated
   130  Ctrl-C, also of stats --watch and tail
@@ -240,7 +240,7 @@ def _refusal(error: Exception, returncode: int = 1) -> CommandError:
 def _refuse_other_database() -> None:
     """Raise CommandError if the jobs are not in PostgreSQL, as a check says that is not run."""
     for problem in check_vendor():
-        raise CommandError(f"{problem.msg} {problem.hint}", returncode=EXIT_UNREACHABLE)
+        raise CommandError(f"{problem.msg} {problem.hint}")
 
 
 def _refuse_if_not_usable(error: DatabaseError) -> None:

@@ -66,9 +66,9 @@ Signals: TERM or INT stops taking jobs, finishes the running ones within the shu
 and gives the rest back; a second one gives everything back at once. USR1 stops taking jobs and
 stays; USR2 prints the stacks of all threads; HUP replaces the child processes.
 
-Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start, or one that
-takes no writes or needs migrate, 75 a job or a part of the process could not be ended (start me
-again), 76 restart asked for by HUP, 130 and 131 ended by a second signal or QUIT.
+Exit status: 0 done or stopped, 1 crashed or wrong settings, 2 wrong use, 3 no database at the
+start, or one that takes no writes or needs migrate, 75 a job or a part of the process could not be
+ended (start me again), 76 restart asked for by HUP, 130 and 131 ended by a second signal or QUIT.
 """
 
 

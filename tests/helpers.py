@@ -155,6 +155,13 @@ def database_url(settings: Mapping[str, Any] | None = None, **changes: Any) -> s
     return f"postgresql://{user}@{place}/{name}" + (f"?{urlencode(query)}" if query else "")
 
 
+def execute(query: Any, *params: Any) -> list[Any]:
+    """Run a statement of the test's own through Django; return its rows."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(query, params or None)
+        return cursor.fetchall() if cursor.description else []
+
+
 def connect(
     url: str | None = None, *, autocommit: bool = True, **options: Any
 ) -> psycopg.Connection:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django.db import connection
 from psycopg import sql
 
 from tests.factories import make_job
+from tests.helpers import execute
 
 CLAIM = "pgjobs_claim_is_from_0_to_9e18"
 COUNT = "pgjobs_counts_are_not_negative"
@@ -240,13 +240,6 @@ CAST = "pgjobs_payload_casts_to_jsonb"
 YOUNG = (CLAIM, COUNT, TIMES, TEXTS, ERRORS)
 
 
-def execute(query: Any, params: Any = None) -> list[Any]:
-    """Run a statement of the test's own."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
-
-
 class Rows:
     """Makes the odd row and the healthy one, and tells what became of them."""
 
@@ -258,7 +251,7 @@ class Rows:
         """Insert both, the odd one before its bound."""
         bound = self._odd.refused_by
         name = bound if bound is None or bound.startswith("pgjobs_") else CAST
-        found = execute(CONSTRAINT, [name])
+        found = execute(CONSTRAINT, name)
         for domain, _ in found:
             execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
         given = columns | {self._odd.column: sql.SQL(self._odd.value)}
@@ -272,7 +265,7 @@ class Rows:
 
     def status(self, job_id: int) -> str:
         """Return where a row is now."""
-        [(status,)] = execute("SELECT status FROM pgjobs_job WHERE id = %s", [job_id])
+        [(status,)] = execute("SELECT status FROM pgjobs_job WHERE id = %s", job_id)
         return str(status)
 
     def expect(self, *statuses: str) -> None:
@@ -284,5 +277,5 @@ class Rows:
 def admit_odd_values() -> None:
     """Let them into the table, as before the younger bounds, until the test's rollback."""
     for name in YOUNG:
-        [(domain, _)] = execute(CONSTRAINT, [name])
+        [(domain, _)] = execute(CONSTRAINT, name)
         execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")

@@ -15,9 +15,9 @@ from psycopg import sql
 from django_pgjobs.management import prune as prune_module
 from django_pgjobs.models import RateState
 from tests.factories import ago, count_jobs, get_job, make_job, make_jobs, make_worker
+from tests.helpers import execute
 from tests.test_dependencies import enqueue_after
 from tests.worker.test_batch_care import open_old
-from tests.worker.test_dependencies import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,7 +20,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
 from example_project.database import embedded_binaries
 from tests.factories import get_job, make_worker
-from tests.helpers import connect, database_url, skip
+from tests.helpers import connect, database_url, execute, skip
 from tests.models import Effect
 
 pytestmark = pytest.mark.django_db
@@ -29,13 +29,6 @@ INSERT = "INSERT INTO pgjobs_job (task_path, args) VALUES ('tests.tasks.add', '[
 INSERTED = sql.SQL("INSERT INTO pgjobs_job ({}) VALUES ({}) RETURNING id")
 
 Open = Callable[..., psycopg.Connection]
-
-
-def execute(query: Any, params: Any = None) -> list[Any]:
-    """Run a statement on the test's connection and return its rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
 
 
 def insert(**columns: Any) -> Any:
@@ -85,7 +78,7 @@ def test_a_path_is_enough_for_a_task_without_arguments() -> None:
     ("path", "declared"), [("tests.tasks.fail", 3), ("tests.tasks.fail_once", 1)]
 )
 def test_without_max_attempts_the_declaration_of_the_task_counts(path: str, declared: int) -> None:
-    execute("INSERT INTO pgjobs_job (task_path) VALUES (%s)", [path])
+    execute("INSERT INTO pgjobs_job (task_path) VALUES (%s)", path)
     assert run_jobs() == declared
     assert Job.objects.get().status == "failed"
 
@@ -227,7 +220,7 @@ def test_what_is_just_within_the_bounds_is_taken() -> None:
     )
     assert len(job.args[0]) == 1_048_572
     with pytest.raises(Exception, match="pgjobs_payload_is_at_most_1_mib"), transaction.atomic():
-        execute("UPDATE pgjobs_job SET kwargs = %s", ['{"a": "' + "x" * 1_048_576 + '"}'])
+        execute("UPDATE pgjobs_job SET kwargs = %s", '{"a": "' + "x" * 1_048_576 + '"}')
 
 
 @pytest.fixture
@@ -269,7 +262,7 @@ def test_a_statement_notifies_once_per_queue_and_says_only_its_name(
     )
     assert heard(listener) == ["q0", "q1", "q2"]
     execute("INSERT INTO pgjobs_job (task_path) SELECT 't' WHERE false")
-    execute("INSERT INTO pgjobs_job (task_path, queue_name) VALUES ('t', %s)", ["ä" * 64])
+    execute("INSERT INTO pgjobs_job (task_path, queue_name) VALUES ('t', %s)", "ä" * 64)
     assert heard(listener) == ["ä" * 64]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.db import connection, transaction
 from django.test import override_settings
@@ -14,13 +12,9 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.aliases import Replica, extra_alias
+from tests.helpers import execute
 
 pytestmark = pytest.mark.django_db
-
-
-def execute(query: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
 
 
 def codes(batch: Batch) -> list[str]:

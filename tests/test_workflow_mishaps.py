@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -14,14 +12,10 @@ from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running import gathering
 from tests import tasks
 from tests.factories import make_job
+from tests.helpers import execute
 from tests.test_workflows import counts_of, results_of
 
 pytestmark = pytest.mark.django_db
-
-
-def execute(query: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
 
 
 def errors_of(path: str) -> list[str]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from django.db import connection
 
 from django_pgjobs import workflow
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
+from tests.helpers import execute
 
 pytestmark = pytest.mark.django_db
-
-
-def execute(query: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
 
 
 def correct(batch: Batch) -> None:

@@ -20,6 +20,7 @@ from django_pgjobs.http.views import workers as workers_module
 from django_pgjobs.models import Token
 from django_pgjobs.queries import jobs
 from tests.factories import get_job, get_worker, make_token
+from tests.helpers import execute
 from tests.http import tasks
 from tests.http.support import ONLY_WSGI, Api, problem_of
 from tests.http.test_rules_repeats import JOBS, crossed
@@ -35,12 +36,6 @@ $$ BEGIN RAISE EXCEPTION 'a trigger objects'; END $$;
 CREATE TRIGGER object_to_updates BEFORE UPDATE ON pgjobs_job_live
     FOR EACH ROW EXECUTE FUNCTION object_to_updates();
 """
-
-
-def execute(statement: str, *values: Any) -> None:
-    """Change rows behind the API's back."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
 
 
 def let_pass(seconds: float) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from django_pgjobs.http import reporting
 from tests.factories import get_job
+from tests.helpers import execute
 from tests.http import tasks
 from tests.http.support import Api
-from tests.http.test_rules_guards import execute, let_pass
+from tests.http.test_rules_guards import let_pass
 from tests.http.workers import Remote, body_of
 
 pytestmark = pytest.mark.usefixtures("hold")

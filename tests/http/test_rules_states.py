@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from django.db import connection
 
 from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.looking import looks
@@ -16,6 +13,7 @@ from django_pgjobs.http.waiting import waiting
 from django_pgjobs.models import Batch
 from django_pgjobs.testing import run_jobs
 from tests.factories import get_job, get_worker
+from tests.helpers import execute
 from tests.http import tasks
 from tests.http.support import Api, problem_of
 from tests.http.workers import Remote, body_of
@@ -23,12 +21,6 @@ from tests.http.workers import Remote, body_of
 pytestmark = pytest.mark.usefixtures("hold")
 
 ERROR = {"error": {"type": "E", "message": "no"}}
-
-
-def execute(statement: str, *values: Any) -> None:
-    """Change rows behind the API's back."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
 
 
 def let_pass(seconds: float) -> None:

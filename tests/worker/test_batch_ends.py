@@ -12,7 +12,8 @@ from django_pgjobs.models import Batch
 from django_pgjobs.queries import expiry
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_job, make_running_job
-from tests.worker.test_batches import execute, open_batch, settle
+from tests.helpers import execute
+from tests.worker.test_batches import open_batch, settle
 from tests.worker.test_give_back import release_unheld
 from tests.worker.test_rescue import lost_worker, rescue
 

@@ -7,8 +7,9 @@ from django.db import connection, transaction
 
 from django_pgjobs.queries import batches
 from tests.factories import make_job, make_jobs
+from tests.helpers import execute
 from tests.planner import KNOWN, blocks_read, forget, plan_like_a_worker, rows_read
-from tests.worker.test_batches import execute, open_batch
+from tests.worker.test_batches import open_batch
 
 pytestmark = pytest.mark.django_db
 

@@ -28,19 +28,12 @@ from django_pgjobs.sql import load
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs, make_job, make_running_job
-from tests.helpers import wait_until
+from tests.helpers import execute, wait_until
 from tests.worker.support import ThreadedWorker, make_attempt_of, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
-
-
-def execute(query: str, *params: Any) -> list[Any]:
-    """Run a statement of the test's own."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
 
 
 def open_batch(jobs: int = 0) -> Batch:

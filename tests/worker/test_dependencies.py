@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
 
 from django_pgjobs import cancel, requeue
 from django_pgjobs.queries import dependencies, jobs
@@ -19,7 +18,7 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.upkeep import look
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_running_job, make_worker
-from tests.helpers import wait_until
+from tests.helpers import execute, wait_until
 from tests.tasks import Mishap
 from tests.test_dependencies import CANCELLED, FREE, HELD, WAITING, edges, enqueue_after, state
 from tests.worker import tasks
@@ -45,11 +44,6 @@ def end(own: OwnConnection, job: Any, kind: Kind = Kind.DONE, **fields: Any) -> 
     """Write the outcome of a running job as the pump does."""
     attempt = make_attempt_of(job.id, claim=job.claim)
     return write(own, (attempt, Outcome(kind, **fields)))
-
-
-def execute(query: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
 
 
 def lines(path: Path) -> list[str]:

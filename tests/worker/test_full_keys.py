@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.db import connection
 
 from tests.factories import get_job, make_job, make_running_job, make_worker
-from tests.helpers import wait_until
+from tests.helpers import execute, wait_until
 from tests.worker.support import ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
-
-
-def execute(query: str, *parameters: object) -> None:
-    """Write to the tables as a stranger does, who tells nobody."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
 
 
 def has_run(job_id: int) -> bool:

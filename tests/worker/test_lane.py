@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.db import connection, models
 from django.db.models.functions import Concat
@@ -14,6 +12,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from tests.factories import make_job, make_running_job
+from tests.helpers import execute
 from tests.worker.support import claim, ids
 
 pytestmark = pytest.mark.django_db
@@ -27,13 +26,6 @@ def sync(shop: int) -> None:
 @task(concurrency_key="shop:{shop}", unique_key="one", on_conflict="replace")
 def replaced(shop: int) -> None:
     """Have keys that a later enqueue replaces."""
-
-
-def execute(query: str, params: Any = None) -> list[Any]:
-    """Run a statement on the test's connection and return its rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
 
 
 def lanes() -> list[str | None]:

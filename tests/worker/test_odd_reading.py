@@ -14,7 +14,8 @@ from psycopg import sql
 
 from django_pgjobs.queries.cursor import PLACEHOLDER, statement
 from tests.factories import make_worker
-from tests.odd_rows import STORABLE, Rows, execute
+from tests.helpers import execute
+from tests.odd_rows import STORABLE, Rows
 from tests.test_sql import FILES
 
 pytestmark = pytest.mark.django_db

@@ -25,8 +25,8 @@ from django_pgjobs.worker.running.calling import announce_finish, make_attempt, 
 from django_pgjobs.worker.running.job_log import log_outcome, log_start
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
-from tests.helpers import some_always
-from tests.odd_rows import ODD, ODD_VALUES, STORABLE, Odd, Rows, execute
+from tests.helpers import execute, some_always
+from tests.odd_rows import ODD, ODD_VALUES, STORABLE, Odd, Rows
 from tests.worker import support
 from tests.worker.keyed import keyed_claim
 
@@ -218,7 +218,9 @@ def make_edges(predecessor_id: int, waiting: list[int], after_failure: str) -> N
     execute(
         "INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)"
         " SELECT %s, id, %s FROM unnest(%s) AS id",
-        [predecessor_id, after_failure, waiting],
+        predecessor_id,
+        after_failure,
+        waiting,
     )
 
 
@@ -290,7 +292,7 @@ def test_an_odd_row_runs_or_fails_alone(
     others = ["cancelled"] if odd.column == "expires_at" else []
     rows.expect("successful", "ready", "failed", *others)
     if rows.status(rows.odd) == "failed":
-        [(errors,)] = execute("SELECT errors FROM pgjobs_job WHERE id = %s", [rows.odd])
+        [(errors,)] = execute("SELECT errors FROM pgjobs_job WHERE id = %s", rows.odd)
         last = json.loads(errors)[-1]
         assert last["exception_class"].startswith("django_pgjobs.exceptions."), last
         assert last["message"]

@@ -31,11 +31,10 @@ from tests.factories import (
     make_jobs,
     make_worker,
 )
-from tests.helpers import wait_until
+from tests.helpers import execute, wait_until
 from tests.test_dependencies import enqueue_after
 from tests.worker.support import NEVER, ThreadedWorker, make_options
 from tests.worker.test_batch_care import care, open_old
-from tests.worker.test_dependencies import execute
 from tests.worker.test_dependency_sweep import sweep
 
 pytestmark = pytest.mark.django_db(transaction=True)

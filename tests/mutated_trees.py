@@ -1,4 +1,4 @@
-"""What `tests.mutations` takes out of call-backs, and of jobs and workflows over HTTP."""
+"""What `tests.mutations` takes out of callbacks, and of jobs and workflows over HTTP."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ SESSIONS = ("tests/http/test_sessions.py",)
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 OVER_HTTP = (
     (
-        "call-backs: hosts of the setting",
+        "callbacks: hosts of the setting",
         f"{HTTP}destinations.py",
         "if not any(hosts.has(scheme, host, found.port) for hosts in known):",
         "if False:",
         PLACES,
     ),
     (
-        "call-backs: names before a host",
+        "callbacks: names before a host",
         f"{HTTP}destinations.py",
         "or parts.username is not None or parts.fragment",
         "or parts.fragment",
         PLACES,
     ),
     (
-        "call-backs: private addresses",
+        "callbacks: private addresses",
         f"{HTTP}destinations.py",
         "return not is_odd and (address.is_global or may_be_private)",
         "return not is_odd",
         PLACES,
     ),
     (
-        "call-backs: addresses of a link",
+        "callbacks: addresses of a link",
         f"{HTTP}destinations.py",
         "        or address.is_link_local\n",
         "",
         PLACES,
     ),
     (
-        "call-backs: addresses in others",
+        "callbacks: addresses in others",
         f"{HTTP}destinations.py",
         "return address if inner is None else inner",
         "return address",
         PLACES,
     ),
     (
-        "call-backs: one look at the name",
+        "callbacks: one look at the name",
         f"{HTTP}posting.py",
         "    addresses = find_addresses(destination)\n",
         "    find_addresses(destination)\n    addresses = find_addresses(destination)\n",
         CALLING,
     ),
     (
-        "call-backs: the deadline of each byte",
+        "callbacks: the deadline of each byte",
         f"{HTTP}posting.py",
         "self.connection.settimeout(_left(self.deadline))",
         "self.connection.settimeout(SECONDS)",
         CALLING,
     ),
     (
-        "call-backs: what is not taken",
+        "callbacks: what is not taken",
         f"{HTTP}calling.py",
         "if 200 <= answer.status < 300:",
         "if answer.status < 400:",
         CALLING,
     ),
     (
-        "call-backs: only of failures",
+        "callbacks: only of failures",
         f"{HTTP}calling.py",
         'if only_failure and told["job"]["status"] == JobStatus.SUCCESSFUL:',
         "if False:",

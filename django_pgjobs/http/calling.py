@@ -1,6 +1,6 @@
-"""Call-backs: telling a program on the web that a job or a workflow has ended.
+"""Callbacks: telling a program on the web that a job or a workflow has ended.
 
-A call-back is an ordinary job, which is enqueued in the transaction in which the other one ends: so
+A callback is an ordinary job, which is enqueued in the transaction in which the other one ends: so
 none is lost, and it is retried until the receiver says that it has it (a status from 200 to 299),
 which may be more than once. The receiver knows it again by its `id`.
 """
@@ -106,7 +106,7 @@ def _secret() -> str:
     secret = get_conf().CALLBACK_SECRET
     if secret is None:
         raise ImproperlyConfigured(
-            "expected PGJOBS['CALLBACK_SECRET'], with which call-backs are signed, got none."
+            "expected PGJOBS['CALLBACK_SECRET'], with which callbacks are signed, got none."
         )
     return secret
 
@@ -124,7 +124,7 @@ def _told_of_job(job_id: int) -> dict[str, Any]:
 
 
 def _judge(destination: Destination, answer: Answer) -> None:
-    """Raise what lets the attempt fail unless the receiver has taken the call-back."""
+    """Raise what lets the attempt fail unless the receiver has taken the callback."""
     if 200 <= answer.status < 300:
         return
     said = f"{destination.authority} answered {answer.status}"

@@ -1,4 +1,4 @@
-"""Where call-backs may go: the hosts of a setting, at addresses that are not private.
+"""Where callbacks may go: the hosts of a setting, at addresses that are not private.
 
 The address that was checked is the one that is connected to: a name that is looked up a second
 time may lead elsewhere.
@@ -61,7 +61,7 @@ class SocketAddress(NamedTuple):
 
 
 def destination_of(url: object) -> Destination:
-    """Return the parts of an address; raise ValueError if no call-back may go there."""
+    """Return the parts of an address; raise ValueError if no callback may go there."""
     if not isinstance(url, str) or len(url) > MAX_URL or not PLAIN.fullmatch(url):
         raise ValueError(
             f"expected an address of up to {MAX_URL} ASCII characters without spaces, got "
@@ -115,7 +115,7 @@ def _not_called(host: str, addresses: set[str]) -> CallBackFailed:
 
 
 def may_be_called(text: str, *, may_be_private: bool) -> bool:
-    """May a call-back go to this address? Never to one of a link, or where clouds tell secrets."""
+    """May a callback go to this address? Never to one of a link, or where clouds tell secrets."""
     address = _innermost(ipaddress.ip_address(text.partition("%")[0]))
     if address.is_loopback:
         return may_be_private

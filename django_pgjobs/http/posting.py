@@ -23,7 +23,7 @@ SECONDS = 15.0
 # are of any size, so the bytes that come in are counted.
 MAX_ANSWER_BYTES = 131_072
 REST_SECONDS = 1.0
-# Longer a receiver cannot put a call-back off.
+# Longer a receiver cannot put a callback off.
 MAX_RETRY_AFTER = 3_600.0
 
 

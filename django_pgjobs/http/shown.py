@@ -1,4 +1,4 @@
-"""Jobs and batches as answers and call-backs tell of them."""
+"""Jobs and batches as answers and callbacks tell of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signature of a call-back: how it is made, and how a receiver in Python checks it.
+"""The signature of a callback: how it is made, and how a receiver in Python checks it.
 
 The header `Pgjobs-Signature` is `v1=` and the hexadecimal HMAC-SHA256, with the shared secret, of
 the text of `Pgjobs-Timestamp`, a dot, and the body. So a body cannot be changed, and what somebody
@@ -19,7 +19,7 @@ from django.core.signing import BadSignature
 SIGNATURE = "Pgjobs-Signature"
 TIMESTAMP = "Pgjobs-Timestamp"
 VERSION = "v1"
-# How far the clocks of both sides may be apart, and how long a call-back may be on its way.
+# How far the clocks of both sides may be apart, and how long a callback may be on its way.
 MAX_AGE_SECONDS = 300.0
 # Seconds since 1970 have that many digits for a while.
 MAX_DIGITS = 12
@@ -36,7 +36,7 @@ def verify(
     *secrets: str,
     max_age: float = MAX_AGE_SECONDS,
 ) -> dict[str, Any]:
-    """Return what a call-back says, once it is certain that it was signed with one of *secrets*.
+    """Return what a callback says, once it is certain that it was signed with one of *secrets*.
 
     *body* is the body as it came, *headers* finds a header whatever the case, as those of Django's
     requests. Raise BadSignature if it is not signed, was changed, or its time is more than

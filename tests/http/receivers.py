@@ -1,4 +1,4 @@
-"""Servers of the test that call-backs go to: one that behaves, and some that do not."""
+"""Servers of the test that callbacks go to: one that behaves, and some that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Call-backs: a program on the web hears of the end of jobs and workflows, and nobody else does."""
+"""Callbacks: a program on the web hears of the end of jobs and workflows, and nobody else does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def allow(settings: Any, url: str, **others: Any) -> None:
-    """Let call-backs go to a server of the test."""
+    """Let callbacks go to a server of the test."""
     given = {
         "CALLBACK_HOSTS": [url],
         "CALLBACK_SECRET": SECRET,
@@ -38,14 +38,14 @@ def allow(settings: Any, url: str, **others: Any) -> None:
 
 @pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
-    """A server that call-backs may go to."""
+    """A server that callbacks may go to."""
     with receiving() as found:
         allow(settings, found.url)
         yield found
 
 
 def call_of() -> Job:
-    """Return the job of the only call-back."""
+    """Return the job of the only callback."""
     return Job.objects.get(task_path=send_call_back.module_path)
 
 

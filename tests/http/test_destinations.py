@@ -1,4 +1,4 @@
-"""Where call-backs may go, and where not."""
+"""Where callbacks may go, and where not."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_what_is_not_there_is_not_found(api: Api) -> None:
 
 @pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
-    """A server that call-backs may go to."""
+    """A server that callbacks may go to."""
     with receiving() as found:
         settings.PGJOBS = {
             "CALLBACK_HOSTS": [found.url],

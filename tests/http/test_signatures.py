@@ -1,4 +1,4 @@
-"""The signature of a call-back, as a receiver checks it."""
+"""The signature of a callback, as a receiver checks it."""
 
 from __future__ import annotations
 

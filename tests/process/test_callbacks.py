@@ -1,4 +1,4 @@
-"""Call-backs of real workers, which know the task without being told of it."""
+"""Callbacks of real workers, which know the task without being told of it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,12 @@ def check_dotted_paths(
     if conf is None:
         return []
     return [
-        Error(f"PGJOBS[{setting!r}] names {path!r}, which {problem}", hint=hint, id="pgjobs.E004")
+        Error(
+            f"PGJOBS[{setting!r}] names {path!r}, which {problem}",
+            hint=hint,
+            obj=setting,
+            id="pgjobs.E004",
+        )
         for setting, path, problem, hint in _path_problems(conf)
     ]
 
@@ -127,6 +132,7 @@ def _of_broken_module(module: BrokenModule, skips: bool) -> CheckMessage:
         return Warning(
             f"{module}. Workers run without its tasks.",
             hint="Repair it; until then its jobs wait.",
+            obj=module.name,
             id="pgjobs.W002",
         )
     if isinstance(module.error, DatabaseError):
@@ -134,11 +140,13 @@ def _of_broken_module(module: BrokenModule, skips: bool) -> CheckMessage:
         return Warning(
             f"{module}. Workers will not start.",
             hint="Use no database while the module is imported.",
+            obj=module.name,
             id="pgjobs.W003",
         )
     return Error(
         f"{module}. Workers will not start.",
         hint="Repair it, or set PGJOBS['BROKEN_TASK_MODULES'] = 'skip' to run the other tasks.",
+        obj=module.name,
         id="pgjobs.E005",
     )
 
@@ -156,6 +164,7 @@ def check_references_of_tasks(
         Error(
             f"{problem} None of its jobs can be enqueued.",
             hint="Correct the option, or what it names.",
+            obj=task.module_path,
             id="pgjobs.E006",
         )
         for task in tasks
@@ -288,7 +297,9 @@ def check_tracing(
         except IMPORT_ERRORS as error:
             fact = f"PGJOBS[{setting!r}] is on, but {module} cannot be imported: {said_of(error)}."
             hint = f"pip install {package}, or turn it off."
-            found.append(Warning(f"{fact} Nothing is traced.", hint=hint, id="pgjobs.W008"))
+            found.append(
+                Warning(f"{fact} Nothing is traced.", hint=hint, obj=setting, id="pgjobs.W008")
+            )
     return found
 
 
@@ -345,8 +356,8 @@ def warn_of_rate(missing: MissingRate) -> CheckMessage:
     """Return the message about a limit that never lets a job go."""
     fact, hint = fact_of(missing), remedy_for(missing)
     if missing.cost is not None:
-        return Warning(fact, hint=hint, id="pgjobs.W006")
-    return Warning(fact, hint=hint, id="pgjobs.W005")
+        return Warning(fact, hint=hint, obj=missing.name, id="pgjobs.W006")
+    return Warning(fact, hint=hint, obj=missing.name, id="pgjobs.W005")
 
 
 def missing_rate_limits(alias: str) -> list[MissingRate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,8 @@ from django.core.management import CommandError
 from django.utils import timezone, translation
 
 from django_pgjobs.models import Mute
+from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.warnings import listing
 from django_pgjobs.warnings.notices import OTHERS
 from tests.admin.warning_support import no_dead_rows
 from tests.factories import make_jobs, make_worker
@@ -40,6 +43,18 @@ def test_a_warning_is_muted_by_what_the_doctor_says_behind_it(run: Any, settings
     muted, end = run("doctor", "--fail").splitlines()
     assert muted.startswith("muted by ann until ")
     assert end == "nothing else is wrong."
+
+
+def test_the_mute_of_one_limit_without_a_row_leaves_the_others(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = [MissingRate(name, has_jobs=False) for name in ("shopify", "stripe")]
+    monkeypatch.setattr(listing, "missing_rate_limits", lambda _: missing)
+    about = re.compile(r"^(?!muted).*\[(settings 'pgjobs\.W005 .*')\]$", re.MULTILINE)
+    said = about.findall(run("doctor"))
+    assert said == ["settings 'pgjobs.W005 shopify'", "settings 'pgjobs.W005 stripe'"]
+    run("mute", *shlex.split(said[0]), "--for", "1h", "--reason", "known")
+    assert about.findall(run("doctor")) == said[1:]
 
 
 def test_muting_again_says_what_held_before(run: Any) -> None:

@@ -90,7 +90,9 @@ def _failed_checks(problems: Iterable[CheckMessage]) -> Iterator[Notice]:
         if not message.is_silenced():
             text = f"{message.msg.rstrip('.')}. {message.hint or ''}".strip()
             kind = "broken" if message.is_serious(ERROR) else "settings"
-            yield Notice(kind, text, message.id or "")
+            # A mute of one wrong limit, task or setting hides no other one.
+            about = f" {message.obj}" if message.obj else ""
+            yield Notice(kind, text, f"{message.id}{about}")
 
 
 def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:

@@ -6,21 +6,7 @@
 -- Returns: batch_id, id
 -- Locks: none
 -- Index: pgjobs_batch_pkey, pgjobs_batch_parent, pgjobs_job_finished_batch
-WITH RECURSIVE tree AS (
-    SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
-    FROM pgjobs_batch AS batch
-    WHERE batch.id = %(batch_id)s::bigint
-    UNION ALL
-    SELECT child.id, child.follows, child.open_predecessors, child.failed_predecessors
-    FROM tree
-    CROSS JOIN LATERAL (
-        SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
-        FROM pgjobs_batch AS batch
-        -- Not "=": where most batches have one parent, the planner reads all for each of them.
-        WHERE batch.parent_id >= tree.id AND batch.parent_id <= tree.id
-        OFFSET 0
-    ) AS child
-)
+WITH RECURSIVE {batch_id.tree}
 SELECT tree.id AS batch_id, job.id
 FROM tree
 CROSS JOIN pg_catalog.unnest(%(statuses)s::text[]) AS wanted (status)

@@ -87,17 +87,17 @@ TERMS = {
         " LIMIT 1) = 'dependencies'"
         " LIMIT 1) IS NULL)"
     ),
-    # Of a parameter with the id of a batch: the ids of that and of all below, as a recursive CTE.
+    # Of a parameter with the id of a batch: that and all below, as a recursive CTE.
     "tree": """\
 tree AS (
-    SELECT batch.id
+    SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
     FROM pgjobs_batch AS batch
     WHERE batch.id = %({it})s::bigint
     UNION ALL
-    SELECT child.id
+    SELECT child.id, child.follows, child.open_predecessors, child.failed_predecessors
     FROM tree
     CROSS JOIN LATERAL (
-        SELECT batch.id
+        SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
         FROM pgjobs_batch AS batch
         -- Not "=": where most batches have one parent, the planner reads all for each of them.
         WHERE batch.parent_id >= tree.id AND batch.parent_id <= tree.id

@@ -6,19 +6,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
+from django.db import OperationalError, connection
 
 from django_pgjobs import signals
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TaskResultStatus, task_finished, task_started
 from django_pgjobs.worker.process import worker_process
 from django_pgjobs.worker.running import announcer
+from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks
 from tests.factories import get_job
 from tests.helpers import WAIT_SECONDS, wait_until
 from tests.models import Effect
-from tests.worker.support import ThreadedWorker
+from tests.worker.support import Bench, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -231,3 +234,36 @@ def test_ends_that_a_worker_has_no_time_to_announce_are_logged(
     finally:
         gate.set()
         task_finished.disconnect(receive)
+
+
+def test_a_job_without_a_connection_does_not_begin_and_is_not_announced(
+    bench: Bench, heard: Heard
+) -> None:
+    tasks.record_atomic.enqueue("x")
+    attempt = bench.claim()
+    connection.close()
+    refusal = OperationalError("sorry, too many clients already")
+    with mock.patch.object(connection, "connect", side_effect=refusal):
+        assert bench.run(attempt).kind is Kind.RELEASE
+    assert heard.calls == []
+
+
+def test_a_connection_that_is_lost_while_receivers_are_told_uses_up_no_attempt(
+    bench: Bench, heard: Heard
+) -> None:
+    job = tasks.record_atomic.using(max_attempts=1).enqueue("x")
+    attempt = bench.claim()
+
+    def close(**kwargs: Any) -> None:
+        connection.close()
+        blocked.start()
+
+    refusal = OperationalError("sorry, too many clients already")
+    blocked = mock.patch.object(connection, "connect", side_effect=refusal)
+    task_started.connect(close)
+    try:
+        assert bench.run(attempt).kind is Kind.RELEASE
+    finally:
+        task_started.disconnect(close)
+        blocked.stop()
+    assert get_job(job.id).attempts == 0

@@ -103,15 +103,32 @@ def prepare(attempt: Attempt) -> TaskCall:
     if attempt.attempt > attempt.max_attempts:
         raise WorkerLost(f"no outcome of {counted(attempt.max_attempts, 'attempt')}.")
     _check_losses(attempt.row, task)
+    if _is_atomic(task):
+        _connect()
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if attempt.batch_id is not None and reads_results(attempt):
         gathered = gather_results(referred_batches(attempt.row.args))
         args[: len(gathered)] = gathered
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
-        # That may have asked the database.
-        _check_expiry(attempt)
+    # The database may have been asked.
+    _check_expiry(attempt)
     return TaskCall(task, args, kwargs)
+
+
+def _is_atomic(task: AnyTask) -> bool:
+    return isinstance(task, Task) and task.atomic
+
+
+def _connect() -> None:
+    """Let there be a connection for the transaction of a job; raise DatabaseAway if there is none.
+
+    Before anybody is told that the job begins.
+    """
+    try:
+        connections[job_database()].ensure_connection()
+    except OperationalError as error:
+        raise DatabaseAway(" ".join(str(error).split())) from error
 
 
 def _check_expiry(attempt: Attempt) -> None:
@@ -168,15 +185,12 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
 
 
 def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
-    task = call.task
-    if not (isinstance(task, Task) and task.atomic):
+    if not _is_atomic(call.task):
         return success(_value_of(attempt, call), options.max_payload_bytes)
     database = job_database()
     outcome: Outcome | None = None
-    try:
-        connections[database].ensure_connection()
-    except OperationalError as error:
-        raise DatabaseAway(" ".join(str(error).split())) from error
+    # After receivers were told it may be closed again, or back in its pool.
+    _connect()
     try:
         with transaction.atomic(using=database):
             outcome = _write_success(attempt, call, options, database)

@@ -69,6 +69,15 @@ def _reset_text(time_zone: str | None, role: str | None, *, drops_prepared: bool
     return sql.SQL("; ").join(statements).as_bytes(None)
 
 
+def takes_no_writes(raw: psycopg.Connection[Any]) -> bool:
+    """Does a driver's connection begin read-only transactions, or lead to a standby?
+
+    As far as the server has told by itself, with its last answer; a pooler may keep that back.
+    """
+    told = raw.pgconn.parameter_status
+    return b"on" in (told(b"default_transaction_read_only"), told(b"in_hot_standby"))
+
+
 def set_jit(cursor: Cursor, value: str) -> str:
     """Set whether the session compiles statements; return what was set before."""
     cursor.execute("SELECT current_setting('jit'), set_config('jit', %s, FALSE)", [value])

@@ -205,6 +205,20 @@ def record_atomic_at_gate(key: str) -> None:
     wait_at_gate.func()
 
 
+@task(atomic=True)
+def set_read_only() -> None:
+    """Let the transaction that is to finish the job write nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+
+
+@task(resets_session=False)
+def leave_read_only() -> None:
+    """Let the session write nothing from now on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+
+
 @task(atomic=True, max_attempts=1)
 def leave_broken_hook(key: str) -> None:
     """Insert an Effect, and raise once that is committed."""

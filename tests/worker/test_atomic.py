@@ -15,7 +15,7 @@ from django_pgjobs import reschedule, workflow
 from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks as plain_tasks
 from tests.factories import get_job
-from tests.helpers import wait_until
+from tests.helpers import connect, wait_until
 from tests.models import Effect
 from tests.worker import tasks
 from tests.worker.support import Bench, Gate, ThreadedWorker
@@ -80,6 +80,42 @@ def test_a_job_for_which_no_connection_can_be_opened_has_not_begun(bench: Bench)
     assert row.note.endswith("no connection for its transaction: sorry, too many clients already")
     reschedule(job.id, run_after=timedelta(0))
     assert bench.run().kind is Kind.DONE
+
+
+def test_a_job_whose_session_is_read_only_has_not_begun(start_thread: Start) -> None:
+    """Say behind the address of the server that failed there is a standby now."""
+    job = plain_tasks.record_atomic.using(max_attempts=1).enqueue("x")
+    name = connection.settings_dict["NAME"]
+    with connect() as other:
+        other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        try:
+            start_thread(concurrency=1)
+            wait_until(lambda: get_job(job.id).note)
+        finally:
+            other.execute("SET default_transaction_read_only = off")
+            other.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    row = get_job(job.id)
+    assert (row.status, row.attempts, row.errors) == ("ready", 0, [])
+    assert row.note.endswith("no connection for its transaction: the session takes no writes")
+    reschedule(job.id, run_after=timedelta(0))
+    wait_until(lambda: get_job(job.id).status == "successful")
+
+
+def test_a_session_that_a_task_leaves_read_only_keeps_one_job_from_beginning(
+    start_thread: Start,
+) -> None:
+    start_thread(concurrency=1)
+    tasks.leave_read_only.enqueue()
+    job = plain_tasks.record_atomic.using(max_attempts=1).enqueue("x")
+    wait_until(lambda: get_job(job.id).note)
+    reschedule(job.id, run_after=timedelta(0))
+    wait_until(lambda: get_job(job.id).status == "successful")
+
+
+def test_a_task_that_makes_its_transaction_read_only_fails(bench: Bench) -> None:
+    job = tasks.set_read_only.using(max_attempts=1).enqueue()
+    assert bench.run().kind is Kind.FAIL
+    assert "read-only transaction" in get_job(job.id).errors[0]["message"]
 
 
 def test_a_hook_that_raises_after_the_commit_fails_no_job(

@@ -34,6 +34,7 @@ from django_pgjobs.queries import batches, claims, dependencies, jobs
 from django_pgjobs.queries.claim_details import row_of_claim
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import is_of_the_moment
+from django_pgjobs.queries.sessions import takes_no_writes, usage_of
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.moments import exact_duration
@@ -125,10 +126,15 @@ def _connect() -> None:
 
     Before anybody is told that the job begins.
     """
+    connection = connections[job_database()]
     try:
-        connections[job_database()].ensure_connection()
+        connection.ensure_connection()
     except OperationalError as error:
         raise DatabaseAway(" ".join(str(error).split())) from error
+    if not connection.in_atomic_block and takes_no_writes(connection.connection):
+        # The next job of the thread is to get another one.
+        usage_of(connection.connection).is_stale = True
+        raise DatabaseAway("the session takes no writes")
 
 
 def _check_expiry(attempt: Attempt) -> None:

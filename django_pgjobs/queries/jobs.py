@@ -358,6 +358,12 @@ def get_job(cursor: Cursor, job_id: int, *, backend: str) -> JobRow | None:
     return JobRow._make(rows[0]) if rows else None
 
 
+def find_end(cursor: Cursor, job_id: int, claim: int) -> str | None:
+    """Return the status with which the attempt of this claim has ended its job, None if not."""
+    rows = fetch(cursor, "find_end", {"id": job_id, "claim": claim})
+    return rows[0][0] if rows else None
+
+
 class OldJobs(NamedTuple):
     """Jobs that finished with *status* more than *retention* seconds ago, and no longer than
     *span* seconds before that.

@@ -70,6 +70,7 @@ class Attempt:
         "deadline",
         "expires",
         "id",
+        "in_doubt",
         "interrupted_by",
         "is_async",
         "longest_pause",
@@ -116,7 +117,7 @@ class Attempt:
         self.progressed_at = self.longest_pause = 0.0
         # What its row lacked, given to the job instead of a run: no other outcome is written.
         self.control: Control | None = None
-        self.cancelling = self.losing = False
+        self.cancelling = self.losing = self.in_doubt = False
         self.interrupted_by: type[JobInterrupt] | None = None
         self.trace: Trace | None = None  # Its spans, if it is traced.
         self._lock = threading.Lock()

@@ -29,10 +29,14 @@ class Completing:
 
     def __init__(self) -> None:
         self.stored: list[int] = []
+        self.doubtful: list[int] = []
         self.state = WorkerState(make_options(), "test:1")
         self.tally = Tally()
         self.completer = Completer(
-            self.state, self.tally, lambda attempt, _: self.stored.append(attempt.id)
+            self.state,
+            self.tally,
+            lambda attempt, _: self.stored.append(attempt.id),
+            on_doubt=lambda attempt, _: self.doubtful.append(attempt.id),
         )
 
     def add(self, job_id: int, kind: Kind = Kind.DONE, **fields: Any) -> Attempt:
@@ -100,6 +104,7 @@ def test_an_outcome_that_missed_is_lost_and_said_so(
     made.completer.settle(made.take(), set())
     assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [], 0)
     assert "job=1 outcome=done not written: the claim is lost" in caplog.text
+    assert made.doubtful == []
 
 
 def test_an_attempt_ends_once(made: Completing) -> None:
@@ -130,7 +135,8 @@ def test_an_outcome_that_was_sent_twice_may_have_been_written_the_first_time(
     made.add(1)
     made.completer.put_back(made.take(), is_sent=True)
     made.completer.settle(made.take(), set())
-    assert "was sent before the connection broke" in caplog.text
+    assert "an answer was lost, and the job has ended, or its claim" in caplog.text
+    assert made.doubtful == [1]
 
 
 def test_a_later_attempt_of_the_same_job_stays_held(made: Completing) -> None:

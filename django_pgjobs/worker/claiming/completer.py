@@ -55,10 +55,14 @@ class Completer:
         tally: Tally,
         on_stored: Callable[[Attempt, Outcome], None],
         told: LoggedJobs | None = None,
+        *,
+        on_doubt: Callable[[Attempt, Outcome], None] = lambda attempt, outcome: None,
     ) -> None:
         self._state = state
         self._tally = tally
         self._on_stored = on_stored
+        # Takes what is lost, but may be stored.
+        self._on_doubt = on_doubt
         # The jobs of which was said that their outcomes cannot be written.
         self._told = LoggedJobs() if told is None else told
         self._pending: deque[Entry] = deque()
@@ -233,8 +237,11 @@ class Completer:
 
     def _settle_lost(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)
-        if outcome.sent:
-            message = "outcome=%s was sent before the connection broke, or the claim is lost"
+        if outcome.sent or attempt.in_doubt:
+            message = (
+                "outcome=%s not written: an answer was lost, and the job has ended, or its claim"
+            )
+            self._on_doubt(attempt, outcome)
         else:
             message = "outcome=%s not written: the claim is lost, the attempt owns its job no more"
         logger.of(attempt).warning(message, outcome.kind)

@@ -104,7 +104,9 @@ class WorkerProcess:
         own = self._connections
         self.announcer = Announcer(crash, on_caught_up=self._wants_more)
         self.tally = Tally()
-        self.completer = Completer(state, self.tally, self.announcer.add)
+        self.completer = Completer(
+            state, self.tally, self.announcer.add, on_doubt=self.announcer.add_doubtful
+        )
         self._farewell = Farewell(state, self.completer)
         self.watchdog = Watchdog(
             [*own.values(), rate_limits.get_session().connection],

@@ -13,7 +13,11 @@ from django_pgjobs.signals import leave_out_lines_of_django
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
-from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
+from django_pgjobs.worker.running.calling import (
+    announce_finish,
+    find_end,
+    wants_announcement,
+)
 from django_pgjobs.worker.running.check_ins import send_check_in, wants_check_in
 from django_pgjobs.worker.running.housekeeping import (
     clean_connections,
@@ -43,21 +47,29 @@ class Announcer(Role):
     ) -> None:
         super().__init__(on_crash)
         self._on_caught_up = on_caught_up
-        self._finished: deque[tuple[Attempt, Outcome]] = deque()
+        # With each: is it known that it is stored?
+        self._finished: deque[tuple[Attempt, Outcome, bool]] = deque()
         # Was it logged that it was behind?
         self._is_told = False
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Announce a stored outcome, if it is final and anybody listens."""
         if wants_announcement(outcome) or wants_check_in(attempt, outcome):
-            self._finished.append((attempt, outcome))
-            self.wake()
-            if self.is_behind and not self._is_told:
-                self._is_told = True
-                logger.warning(
-                    "receivers of task_finished are slower than the jobs: %d ends wait for them",
-                    len(self._finished),
-                )
+            self._add(attempt, outcome, is_stored=True)
+
+    def add_doubtful(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Look whether an attempt has ended its job, and announce that."""
+        self._add(attempt, outcome, is_stored=False)
+
+    def _add(self, attempt: Attempt, outcome: Outcome, *, is_stored: bool) -> None:
+        self._finished.append((attempt, outcome, is_stored))
+        self.wake()
+        if self.is_behind and not self._is_told:
+            self._is_told = True
+            logger.warning(
+                "receivers of task_finished are slower than the jobs: %d ends wait for them",
+                len(self._finished),
+            )
 
     @property
     def is_behind(self) -> bool:
@@ -77,13 +89,15 @@ class Announcer(Role):
         while True:
             while self._finished:
                 was_behind = self.is_behind
-                attempt, outcome = self._finished.popleft()
+                attempt, outcome, is_stored = self._finished.popleft()
                 if was_behind and not self.is_behind:
                     self._on_caught_up()
                 drop_dead_connections()
-                announce_finish(attempt, outcome)
-                if wants_check_in(attempt, outcome):
-                    send_check_in(attempt, outcome)
+                end = outcome if is_stored else find_end(attempt, outcome)
+                if end is not None:
+                    announce_finish(attempt, end)
+                    if wants_check_in(attempt, end):
+                        send_check_in(attempt, end)
                 clean_connections(attempt)
             if self.stop_requested:
                 break

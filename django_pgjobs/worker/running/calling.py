@@ -32,11 +32,12 @@ from django_pgjobs.exceptions import (
 )
 from django_pgjobs.queries import batches, claims, dependencies, jobs
 from django_pgjobs.queries.claim_details import row_of_claim
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.queries.sessions import takes_no_writes, usage_of
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
+from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import exact_duration
 from django_pgjobs.values.payload import decode_arguments, referred_batches
 from django_pgjobs.values.words import counted
@@ -201,6 +202,8 @@ def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
         with transaction.atomic(using=database):
             outcome = _write_success(attempt, call, options, database)
     except (DatabaseError, JobInterrupt):
+        # Its success is written, and may be committed.
+        attempt.in_doubt = outcome is not None
         raise
     except BaseException:
         if outcome is None:
@@ -296,6 +299,25 @@ def wants_announcement(outcome: Outcome) -> bool:
     """Is the outcome final, and is anybody listening?"""
     failed = outcome.kind is not Kind.DONE
     return outcome.status is not None and has_receivers(task_finished, failed=failed)
+
+
+def find_end(attempt: Attempt, outcome: Outcome) -> Outcome | None:
+    """Return what the attempt has stored of its end without an answer, None if that is nothing.
+
+    That is *outcome*, or the success of an atomic job.
+    """
+    try:
+        with job_cursor() as cursor:
+            status = jobs.find_end(cursor, attempt.id, attempt.claim)
+    except BaseException:  # what Django calls for a new connection may exit
+        logger.of(attempt).exception("it is not known whether it has ended its job")
+        return None
+    if status == JobStatus.SUCCESSFUL and outcome.status != status:
+        outcome = Outcome(Kind.DONE, ended_at=outcome.ended_at, duration=outcome.duration)
+    if status is None or outcome.status != status:
+        return None
+    logger.of(attempt).warning("it had ended its job as %s; the answer was lost", status)
+    return outcome
 
 
 def announce_finish(attempt: Attempt, outcome: Outcome) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 from django.test import override_settings
 from psycopg import sql
 
 from django_pgjobs.management import prune as prune_module
 from django_pgjobs.models import RateState
+from example_project.database import parse_url
 from tests.factories import ago, count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import execute
+from tests.servers import PrivateCluster, temporary_standby
 from tests.test_dependencies import enqueue_after
 from tests.worker.test_batch_care import open_old
 
@@ -172,15 +175,35 @@ def test_a_retention_that_is_none_is_refused_with_what_would_be_one(given: str) 
         call_command("jobs", "prune", "--retention", given)
 
 
-def test_a_database_that_is_away_is_an_error_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["it deletes", "it counts"])
+def test_a_standby_is_refused_in_one_line_with_3(
+    private_database: PrivateCluster, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
+    with temporary_standby(private_database) as standby:
+        connections.settings["standby"] = connections.settings["default"] | parse_url(
+            standby.url("pgjobs")
+        )
+        try:
+            with override_settings(PGJOBS={"WORKER_DATABASE": "standby"}):
+                with pytest.raises(
+                    CommandError, match=r"^the database 'standby' cannot "
+                ) as caught:
+                    call_command("jobs", "prune", *flags)
+        finally:
+            del connections["standby"], connections.settings["standby"]
+    assert "takes no writes" in str(caught.value) or "hot standby" in str(caught.value)
+    assert (caught.value.returncode, "\n" in str(caught.value)) == (3, False)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_connection_that_is_lost_halfway_ends_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any, **options: Any) -> int:
-        raise psycopg.OperationalError("the server is gone")
+        raise psycopg.OperationalError("the server is\ngone")
 
     monkeypatch.setattr(prune_module, "count_old_jobs", fail)
-    with pytest.raises(CommandError, match="not all was pruned: the server is gone"):
+    with pytest.raises(CommandError, match=r"^not all was pruned: the server is gone$") as caught:
         call_command("jobs", "prune", "--dry-run")
+    assert caught.value.returncode == 3
 
 
 def test_the_help_says_what_is_deleted_when(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from django_pgjobs.models import Job
-from tests.factories import make_job, make_worker
+from django_pgjobs.models import Batch, Job, Token
+from tests.factories import make_batch, make_job, make_token, make_worker
 from tests.helpers import connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,6 +21,8 @@ def read_only_session() -> Iterator[None]:
     make_job(status="failed")
     make_job(queue_name="mail")
     make_worker()
+    make_token()
+    make_batch(name="open", sealed_at=None)
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
         yield
@@ -46,11 +48,22 @@ def read_only_database() -> Iterator[None]:
         "cancel --queue mail --yes",
         "reschedule --queue mail --now --yes",
         "pause --queue mail",
+        "resume --queue mail",
         "enqueue tests.tasks.add --args [1,2]",
         "limits rate shopify --count 20 --period 1",
+        "limits key shop:* --max-running 2",
+        "limits queue mail --max-running 2",
+        "limits remove queue mail",
+        "limits reset shopify:1",
         "mute unserved reports --for 2h --reason new",
+        "unmute unserved reports",
         "tokens create node --may work",
+        "schedules run nightly",
+        "schedules pause nightly",
+        "schedules skip nightly",
         "workers quiet all",
+        "workers stop all",
+        "workers forget all",
     ],
 )
 def test_a_command_that_may_not_write_ends_with_3_and_says_why(words: str) -> None:
@@ -67,6 +80,24 @@ def test_a_named_job_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
     job = Job.objects.get(status="ready" if verb == "cancel" else "failed")
     with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
         call_command("jobs", verb, str(job.id))
+    assert caught.value.returncode == 3
+
+
+@pytest.mark.usefixtures("read_only_session")
+@pytest.mark.parametrize("verb", ["revoke", "rotate"])
+def test_a_token_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
+    words = ["tokens", verb, str(Token.objects.get().pk)]
+    with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
+        call_command("jobs", *words)
+    assert caught.value.returncode == 3
+
+
+@pytest.mark.usefixtures("read_only_session")
+@pytest.mark.parametrize("verb", ["cancel", "seal"])
+def test_a_workflow_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
+    words = ["workflows", verb, str(Batch.objects.get().pk)]
+    with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
+        call_command("jobs", *words)
     assert caught.value.returncode == 3
 
 

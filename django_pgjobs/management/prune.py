@@ -11,12 +11,15 @@ from django.core.management.base import CommandError
 from django_pgjobs.conf import get_conf
 from django_pgjobs.management.arguments import add_action, span
 from django_pgjobs.management.printing import Write
+from django_pgjobs.management.starting import unreachable
 from django_pgjobs.queries.batch_care import count_due_trees
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.jobs import OldJobs, count_old_jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
+from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE
 from django_pgjobs.worker.process.pruner import Pruning, kept_trees, retentions_of
 
 # A dry run counts no further, for each status.
@@ -88,14 +91,21 @@ def prune(
         retention.total_seconds() if retention else conf.RETENTION_SECONDS,
         failed_retention.total_seconds() if failed_retention else conf.FAILED_RETENTION_SECONDS,
     )
-    connection = OwnConnection(conf.WORKER_DATABASE or job_database(), "prune")
+    alias = conf.WORKER_DATABASE or job_database()
+    connection = OwnConnection(alias, "prune")
+    try:
+        connection.open()
+    except psycopg.OperationalError as error:
+        raise unreachable(alias, error) from error
     try:
         if dry_run:
             _count(write, connection, retentions)
         else:
             _delete(write, connection, retentions)
     except psycopg.Error as error:
-        raise CommandError(f"not all was pruned: {str(error).strip()}") from error
+        status = EXIT_UNREACHABLE if trouble_of(error) is Trouble.LOST else 1
+        said = f"not all was pruned: {' '.join(str(error).split())}"
+        raise CommandError(said, returncode=status) from error
     finally:
         connection.close()
 

@@ -313,7 +313,7 @@ MUTATIONS = (
     ),
     Mutation(
         "snapshots of a claim behind a pooler with another isolation",
-        "django_pgjobs/queries/connection.py",
+        "django_pgjobs/queries/sends.py",
         "BEGIN ISOLATION LEVEL READ COMMITTED",
         "BEGIN",
         ("tests/races/test_keyed_claims.py",),

@@ -15,8 +15,8 @@ import psycopg
 from django_pgjobs.http.pool import turn
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import ReadyPlace
-from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.upkeep.look import PROMOTE_BATCH
 

@@ -28,8 +28,8 @@ from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.progress import write_progress
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned, send_held
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.values.moments import instant_text
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt

@@ -19,9 +19,10 @@ import psycopg
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.deadlines import deadlines
 from django_pgjobs.http.problems import Problem, unavailable
-from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.sends import Send
 
 T = TypeVar("T")
 

@@ -17,9 +17,10 @@ from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed, crossed
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.station import station
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import JOBS_CHANNEL, notify_workers
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.releases import Releases

@@ -12,7 +12,6 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -29,6 +28,17 @@ from django_pgjobs.queries.own_settings import (
     connection_parameters,
     find_schema,
 )
+from django_pgjobs.queries.sends import (
+    Question,
+    Send,
+    roll_back,
+    send_begin,
+    send_commit,
+    send_patience,
+    send_timeout,
+    send_together,
+    take_rows,
+)
 
 # How long an answer may take before the connection is cut here: the server would have cut off the
 # statement by then, so it is frozen or gone.
@@ -36,98 +46,7 @@ ANSWER_SECONDS = 35.0
 # How long a statement waits for a lock, unless its connection has another limit.
 LOCK_SECONDS = 10.0
 
-# How long the server waits for the next statement while a transaction holds locks.
-QUESTION_TIMEOUT = "1s"
-
 REFUSED_COMMIT = "the commit failed (a lost connection, or a deferred constraint)"
-
-Send = Callable[[Cursor], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A statement whose rows are wanted before those behind it are sent."""
-
-    send: Send
-    answer: Callable[[list[Any]], None]
-
-    def __call__(self, cursor: Cursor) -> None:
-        self.send(cursor)
-
-
-def _take_rows(cursor: OwnCursor) -> list[Any]:
-    """Return the rows of its statement, if it has sent one that gives some, and free the result.
-
-    A cursor that is kept would keep that, too: the arguments of all jobs of a claim, say.
-    """
-    result = cursor.pgresult
-    # `cursor.description` would build each column's description.
-    if result is None or not result.nfields:
-        return []
-    rows = cursor.fetchall()
-    result.clear()
-    return rows
-
-
-def _send_together(
-    connection: psycopg.Connection[tuple[Any, ...]],
-    sends: Sequence[Send],
-    cursors: Sequence[OwnCursor],
-) -> None:
-    """Send statements in a pipeline; raise what the first of them that fails has said.
-
-    Left by an exception, a pipeline logs a warning about those behind it. Left otherwise it raises
-    what they say, or IndexError where psycopg lost count of the answers.
-    """
-    first: psycopg.Error | None = None
-    try:
-        with connection.pipeline() as line:
-            try:
-                for send, cursor in zip(sends, cursors, strict=True):
-                    send(cursor)
-                    if isinstance(send, Question):
-                        line.sync()
-                        send.answer(cursor.fetchall())
-            except psycopg.Error as error:
-                first = error
-    except (psycopg.Error, IndexError):
-        if first is None:
-            raise
-    if first is not None:
-        raise first
-
-
-def _roll_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """End a transaction in which a statement has failed."""
-    if connection.info.transaction_status == TransactionStatus.INERROR:
-        connection.rollback()
-
-
-def _send_begin(cursor: Cursor) -> None:
-    # A pooler's session may have another default, by which no statement sees what those it waited
-    # for have committed.
-    cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-
-
-def _send_commit(cursor: Cursor) -> None:
-    cursor.execute("COMMIT")
-
-
-def _send_patience(cursor: Cursor) -> None:
-    """Let the server end the session if this process stands still while it holds locks."""
-    cursor.execute(
-        "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1::text, TRUE)",
-        [QUESTION_TIMEOUT],
-    )
-
-
-def send_lock_timeout(cursor: Cursor, seconds: float) -> None:
-    """Let no statement behind this one wait longer for a lock, until the transaction ends."""
-    _send_timeout(cursor, f"{round(1000 * seconds)}ms")
-
-
-def _send_timeout(cursor: Cursor, timeout: str) -> None:
-    cursor.execute("SELECT pg_catalog.set_config('lock_timeout', $1::text, TRUE)", [timeout])
 
 
 class SessionUnusable(psycopg.OperationalError):
@@ -243,7 +162,7 @@ class OwnConnection:
             try:
                 yield cursor
             except psycopg.Error:
-                _roll_back(connection)
+                roll_back(connection)
                 raise
 
     def round_trip(self, sends: Sequence[Send]) -> list[list[Any]]:
@@ -258,9 +177,9 @@ class OwnConnection:
         is_idle = connection.info.transaction_status == TransactionStatus.IDLE
         asks = any(isinstance(send, Question) for send in sends)
         if is_idle and (asks or not self.is_direct):
-            before, after = [_send_begin], [_send_commit]
+            before, after = [send_begin], [send_commit]
         if is_idle and asks:
-            before.append(_send_patience)
+            before.append(send_patience)
         if not self.is_direct:
             # A pooler's session keeps no settings of ours.
             before.append(self._send_lock_timeout)
@@ -274,7 +193,7 @@ class OwnConnection:
         """Let the round trips and statements in it commit together, or be rolled back."""
         connection = self.open()
         # Not round trips: these begin and commit by themselves behind a pooler.
-        begin: list[Send] = [_send_begin, _send_patience]
+        begin: list[Send] = [send_begin, send_patience]
         if not self.is_direct:
             begin.append(self._send_lock_timeout)
         self._exchange(connection, begin)
@@ -283,10 +202,10 @@ class OwnConnection:
         except BaseException:
             self.close_if_broken()  # an error that is not of the server leaves it open
             raise
-        self._exchange(connection, [_send_commit])
+        self._exchange(connection, [send_commit])
 
     def _send_lock_timeout(self, cursor: Cursor) -> None:
-        _send_timeout(cursor, self._settings["lock_timeout"])
+        send_timeout(cursor, self._settings["lock_timeout"])
 
     def _exchange(
         self,
@@ -297,14 +216,14 @@ class OwnConnection:
             cursors = [self._take_cursor(connection) for _ in sends]
             try:
                 if len(sends) > 1:
-                    _send_together(connection, sends, cursors)
+                    send_together(connection, sends, cursors)
                 else:
                     for send, cursor in zip(sends, cursors, strict=True):
                         send(cursor)
             except psycopg.Error:
-                _roll_back(connection)
+                roll_back(connection)
                 raise
-            rows = [_take_rows(cursor) for cursor in cursors]
+            rows = [take_rows(cursor) for cursor in cursors]
             self._cursors += cursors
             return rows
 

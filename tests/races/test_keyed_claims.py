@@ -17,7 +17,8 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import Job, QueueSettings, RateLimit
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow, Group, Scope, Segment, Taker
-from django_pgjobs.queries.connection import OwnConnection, Question
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.sends import Question
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome

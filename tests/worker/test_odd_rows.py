@@ -17,9 +17,9 @@ from psycopg import sql
 
 from django_pgjobs.queries import bulk, claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, ReadyPlace
-from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import fetch
 from django_pgjobs.queries.filling import Control, Filling, send_fillings
+from django_pgjobs.queries.sends import Question
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.running.job_log import log_outcome, log_start

@@ -17,9 +17,10 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import OwnConnection, Question, SessionUnusable
+from django_pgjobs.queries.connection import OwnConnection, SessionUnusable
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.own_settings import connection_parameters
+from django_pgjobs.queries.sends import Question
 from django_pgjobs.worker.running.slots import Slots
 from tests import tasks
 from tests.factories import get_job, get_worker

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.worker.claiming.claim_statements import statements_of, timed
 from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
 from django_pgjobs.worker.claiming.plan import Claim, Plan

@@ -6,8 +6,8 @@ import time
 from functools import partial
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
 from django_pgjobs.worker.claiming.plan import Claim, Plan
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from django_pgjobs.choosing import Candidate, choose
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Lane, Scope, Taker
-from django_pgjobs.queries.connection import Question, Send
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.sends import Question, Send
 
 
 class ClaimStatements(NamedTuple):

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from django_pgjobs.queries import batches, dependencies, jobs
-from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.filling import Filling, send_fillings
+from django_pgjobs.queries.sends import Send
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
 

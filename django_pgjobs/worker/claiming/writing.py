@@ -15,8 +15,9 @@ from time import monotonic
 import psycopg
 
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.connection import OwnConnection, Send, send_lock_timeout
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.sends import Send, send_lock_timeout
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer, meant_by
 from django_pgjobs.worker.claiming.outcome_statements import resolution, writings

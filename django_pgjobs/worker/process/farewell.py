@@ -9,8 +9,9 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.sends import send_lock_timeout
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgjobs.queries.connection import Send
+from django_pgjobs.queries.sends import Send
 
 Rows = list[Any]
 Receive = Callable[[Rows], None]

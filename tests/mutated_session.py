@@ -108,6 +108,13 @@ SESSION_CARE = (
     ),
     ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),
     (
+        "no new session while a commit hangs",
+        f"{QUERIES}connection.py",
+        'if last_wait == "SyncRep":',
+        "if False:",
+        ("tests/worker/test_hanging_commits.py",),
+    ),
+    (
         "primary of several hosts",
         f"{QUERIES}own_settings.py",
         '{"target_session_attrs": "primary"}',

@@ -59,6 +59,10 @@ class OwnConnection:
     It is open to a server that takes writes, or not at all. An answer that takes longer than
     *answer_seconds* makes the connection overdue, and a lock that takes longer than *lock_seconds*
     ends the statement.
+
+    A commit waits in the server for a synchronous standby, also when its connection is cut, and a
+    cancellation would show what is not replicated. So as long as one of its last session waits, it
+    is not opened again: each session would wait, until the server has room for none.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class OwnConnection:
         self.distance = 0.0
         # How often it was opened.
         self.opened = 0
+        # The server's process of its last session, unknown behind a pooler.
+        self._last_pid = 0
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         # Used ones, whose results are freed: a new one takes longer than a short statement.
         self._cursors: list[OwnCursor] = []
@@ -293,9 +299,11 @@ class OwnConnection:
 
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         began = time.monotonic()
-        [(backend_pid, is_standby, is_read_only)] = connection.execute(
+        [(backend_pid, is_standby, is_read_only, last_wait)] = connection.execute(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),"
-            " pg_catalog.current_setting('transaction_read_only')::boolean",
+            " pg_catalog.current_setting('transaction_read_only')::boolean,"
+            " (SELECT wait_event FROM pg_catalog.pg_stat_get_activity(%s::integer))",
+            [self._last_pid],
             prepare=False,
         ).fetchall()
         self.distance = time.monotonic() - began
@@ -305,6 +313,9 @@ class OwnConnection:
             raise SessionUnusable("the server is a standby and takes no writes.")
         if is_read_only and not self.is_direct:
             raise SessionUnusable("the server behind the pooler takes no writes.")
+        if last_wait == "SyncRep":
+            raise SessionUnusable("a commit of the session before still waits for a standby.")
+        self._last_pid = backend_pid if self.is_direct else 0
         role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
         if self.is_direct and role:
             set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))

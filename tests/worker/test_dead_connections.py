@@ -57,6 +57,7 @@ def test_async_jobs_that_overlap_meet_a_dead_connection_once(
 
 def test_a_connection_that_has_become_useless_counts_as_dead() -> None:
     """A statement said so, such as that the server takes no writes any more."""
+    connection.close()  # that of a test before may be dead
     connection.ensure_connection()
     drop_dead_connections()
     assert connection.connection is not None

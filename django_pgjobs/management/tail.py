@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -39,8 +40,8 @@ COLUMNS = (
 DESCRIPTION = f"""
 Prints a line for each job that ends, until Ctrl-C; first those of --since, or the last {FIRST} of
 ten minutes. Where more than {MOST} of a status end in a second the newest are printed, and it is
-said that there are more. There is no line for an end whose transaction commits {LOOK_BACK.seconds} seconds
-later. An attempt after which its job is retried has its line in the log of `runjobs` only.
+said that there are more. No line has an end that is committed {LOOK_BACK.seconds} seconds late,
+nor an attempt after which its job is retried: that has one in the log of `runjobs`.
 """
 EPILOG = """
 examples:
@@ -84,13 +85,27 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
         if is_cut:
             tell("there are more: name --status, --queue or --task.")
         screen.flush()
-        time.sleep(LOOK_SECONDS)
+        _rest(screen)
         # A reader who stops for a while, such as a pager, holds up this loop.
         before, looked = looked, time.monotonic()
         back = LOOK_BACK + timedelta(seconds=looked - before)
         found, is_cut = _read(flags, back, told)
         shown = [job for job in found if _end_of(job) not in told]
         told = _still_told(told | set(map(_end_of, shown)), back)
+
+
+def _rest(screen: Any) -> None:
+    """Wait until the next look; raise BrokenPipeError if nobody reads any more."""
+    try:
+        number = screen.fileno()
+    except OSError:
+        time.sleep(LOOK_SECONDS)
+        return
+    # Without events it hears of errors only. A write would tell, but there may be none for hours.
+    poll = select.poll()
+    poll.register(number, 0)
+    if poll.poll(LOOK_SECONDS * 1_000):
+        raise BrokenPipeError
 
 
 def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[list[Job], bool]:
@@ -113,8 +128,10 @@ def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[li
 
 def _still_told(told: set[End], back: timedelta) -> set[End]:
     """Return those that a look may find again, also if what ended later is requeued meanwhile."""
-    newest = max((moment for _, moment in told), default=None)
-    return {end for end in told if end[1] > newest - back}
+    if not told:
+        return told
+    oldest = max(moment for _, moment in told) - back
+    return {end for end in told if end[1] > oldest}
 
 
 def _end_of(job: Job) -> End:

@@ -220,3 +220,26 @@ def test_what_rows_say_steers_no_terminal_and_begins_no_line(run: Any) -> None:
         assert "a\\x1b[31m\\x202eb\\x9b" in printed
         assert not [line for line in printed.splitlines() if line.startswith("zzz")]
     assert "\x1b" not in run("--json")
+
+
+def test_a_key_that_has_no_limit_has_nothing_to_reset(run: Any) -> None:
+    RateLimit.objects.create(name="shopify", count=2, period=60)
+    assert run("reset", "shopify:17") == "key shopify:17: had all its tokens\n"
+    with pytest.raises(CommandError, match=r"no rate limit holds for the key shopfy:17\."):
+        run("reset", "shopfy:17")
+    # Its limit was removed.
+    RateState.objects.create(key="gone:1", next_free="2030-01-01T00:00Z")
+    assert run("reset", "gone:1") == "key gone:1: has all its tokens again\n"
+
+
+@pytest.mark.parametrize("words", [("remove", "rate"), ("reset",)])
+def test_a_name_that_cannot_be_is_not_that_of_another(run: Any, words: tuple[str, ...]) -> None:
+    RateLimit.objects.create(name="shopify", count=2, period=60)
+    with pytest.raises(CommandError):
+        run(*words, "shop\0ify")
+    assert RateLimit.objects.filter(name="shopify").exists()
+
+
+def test_a_queue_that_cannot_be_is_refused_in_words(run: Any) -> None:
+    with pytest.raises(CommandError, match="Expected one line of text"):
+        run("queue", "ma\0il", "--max-running=2")

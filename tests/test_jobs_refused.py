@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,3 +117,14 @@ def test_the_examples_of_the_help_are_what_the_command_takes() -> None:
     }  # fmt: skip
     for example in {each for examples in taught.values() for each in examples}:
         command.parse_args(shlex.split(example)[1:])  # ends the process if it is wrong
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("queue", ["ma\0il", "ma\udc80il"])
+@pytest.mark.parametrize("words", [("list",), ("cancel", "--yes"), ("pause",)], ids="".join)
+def test_a_queue_that_cannot_be_is_refused_in_words(
+    run: Callable[..., str], words: tuple[str, ...], queue: str
+) -> None:
+    """Not by the look whether somebody uses it."""
+    with pytest.raises(CommandError, match="expected "):
+        run(*words, f"--queue={queue}")

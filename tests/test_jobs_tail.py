@@ -132,3 +132,35 @@ def test_it_says_if_more_end_than_it_tells(
     looks = follow(happens=(lambda: make_jobs(2, ADD, **many), lambda: make_jobs(9, ADD, **many)))
     assert [len(look.splitlines()) for look in looks] == [3, 2, 3]
     assert capsys.readouterr().err.count("there are more") == 1
+
+
+def test_none_is_told_again_when_those_after_it_are_requeued(
+    follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They leave room for it among the newest."""
+    monkeypatch.setattr(tail, "MOST", 2)
+    first = [end(finished_at=ago(5)), end(finished_at=ago(4))]
+    later: list[int] = []
+
+    def again() -> None:
+        for job in later:
+            assert requeue(job)
+
+    looks = follow(happens=(lambda: later.extend([end(), end()]), again))
+    assert list(map(ids, looks)) == [first, later, []]
+
+
+def test_what_ends_while_nobody_reads_is_told_afterwards(
+    follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pager that is full, or Ctrl-S, holds the command up for minutes."""
+    end()
+    clock, later = tail.time.monotonic, [0.0]
+    monkeypatch.setattr(tail.time, "monotonic", lambda: clock() + later[0])
+
+    def stop_reading() -> None:
+        later[0] += 300
+        end(finished_at=ago(200))
+
+    looks = follow(happens=(stop_reading,))
+    assert len(ids(looks[1])) == 1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.core.management.base import CommandError
-from django.db import models, transaction
+from django.db import IntegrityError, models, transaction
 from django.forms.models import model_to_dict
 
 from django_pgjobs.conf import get_conf
@@ -22,8 +22,10 @@ from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.limit_tables import show_limits, shown_number
 from django_pgjobs.management.printing import Write, in_english
 from django_pgjobs.management.spelling import tell_doubts
+from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.queries.limit_pages import MAX_JOBS
+from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.words import CONTROL
 
 DESCRIPTION = f"""
@@ -149,9 +151,7 @@ def handle(
     elif verb == "remove":
         _remove(write, flags["kind"], flags["name"])
     elif verb == "reset":
-        is_news = reset_rate(flags["name"].replace("\0", ""))
-        said = "has all its tokens again" if is_news else "had all its tokens"
-        write(f"key {flags['name']}: {said}")
+        _reset(write, flags["name"])
     else:
         _change(write, tell, verb, flags)
 
@@ -166,25 +166,38 @@ def _change(write: Write, tell: Write, verb: str, flags: Mapping[str, Any]) -> N
         raise ValueError(
             f"limits {verb} expected what to change, such as {_flag(next(iter(kind.flags)))}."
         )
-    row = None if "\0" in name else rows_of(kind.model).filter(pk=name).first()
-    if verb == "queue" and row is None:
+    try:
+        before, after = _save(kind, name, given)
+    except IntegrityError:
+        # Somebody has made it at the same moment.
+        before, after = _save(kind, name, given)
+    if verb == "queue" and not before:
         tell_doubts(tell, queues=[name])
-    before = _told(kind, row)
+    write(f"{verb} {name}: {after}{' (as before)' if after == before else ''}".translate(CONTROL))
+    if before and after != before:
+        write(f"  before: {before}".translate(CONTROL))
+
+
+def _save(kind: LimitKind, name: str, given: Mapping[str, str]) -> tuple[str, str]:
+    """Change a limit, or make it; return what it said before, "" if it was not there, and now."""
     values = {
         field: "" if value == "none" and kind.model._meta.get_field(field).null else value
         for field, value in given.items()
     }
-    data = model_to_dict(row or kind.model()) | values | {kind.key: name}
-    form = kind.form(data, instance=row)
-    if not form.is_valid():
-        raise ValueError(" ".join(_refusals(kind, form)))
     with transaction.atomic(using=job_database()):
+        # Another command may change other columns of it.
+        rows = rows_of(kind.model).select_for_update()
+        row = rows.filter(pk=name).first() if is_storable(name) else None
+        before = _told(kind, row)
+        data = model_to_dict(row or kind.model()) | values | {kind.key: name}
+        form = kind.form(data, instance=row)
+        if not form.is_valid():
+            if form.has_error(kind.key, "unique"):
+                raise IntegrityError
+            raise ValueError(" ".join(_refusals(kind, form)))
         changed = form.save()
         tell_workers()
-    after = _told(kind, changed)
-    write(f"{verb} {name}: {after}{' (as before)' if after == before else ''}".translate(CONTROL))
-    if before and after != before:
-        write(f"  before: {before}".translate(CONTROL))
+    return before, _told(kind, changed)
 
 
 def _refusals(kind: LimitKind, form: forms.ModelForm[Any]) -> Iterator[str]:
@@ -212,7 +225,8 @@ def _flag(field: str) -> str:
 def _remove(write: Write, verb: str, name: str) -> None:
     kind = KINDS[verb]
     with transaction.atomic(using=job_database()):
-        deleted, _by_model = rows_of(kind.model).filter(pk=name.replace("\0", "")).delete()
+        rows = rows_of(kind.model).filter(pk=name)
+        deleted = is_storable(name) and rows.delete()[0]
         if deleted:
             tell_workers()
     if not deleted:
@@ -221,3 +235,13 @@ def _remove(write: Write, verb: str, name: str) -> None:
     if verb == "rate" and name in get_conf().RATE_LIMITS:
         again = "; PGJOBS['RATE_LIMITS'] declares it, so `migrate` makes it again"
     write(f"{verb} {name}: removed{again}")
+
+
+def _reset(write: Write, key: str) -> None:
+    is_known = is_storable(key)
+    is_news = is_known and reset_rate(key)
+    if not is_news:
+        names = [key, key.partition(":")[0]]
+        if not is_known or not rows_of(RateLimit).filter(pk__in=names).exists():
+            raise CommandError(f"no rate limit holds for the key {key}.")
+    write(f"key {key}: {'has all its tokens again' if is_news else 'had all its tokens'}")

@@ -87,7 +87,7 @@ def mute_warning(write: Write, **flags: Any) -> None:
         raise ValueError(f"--by expected at most {MAX_REASON} characters without NUL.")
     form = MuteForm({name: flags[name] for name in ("kind", "subject", "reason")} | _end(until))
     if not form.is_valid():
-        raise ValueError(" ".join(_refusals(form)))
+        raise ValueError(" ".join(_refusals(form, until)))
     before = _holding().filter(kind=flags["kind"], subject=flags["subject"]).first()
     mute(form, by=by)
     write(f"{name_of(flags['kind'], flags['subject'])}: muted{end_in_words(until)}")
@@ -119,9 +119,12 @@ def _end(until: datetime | timedelta) -> dict[str, datetime]:
     return {"until": now_aware() + until if isinstance(until, timedelta) else until}
 
 
-def _refusals(form: MuteForm) -> Iterator[str]:
+def _refusals(form: MuteForm, until: datetime | timedelta) -> Iterator[str]:
+    flags = {"reason": "--reason: ", "until": "--until: "}
+    if isinstance(until, timedelta):
+        flags["until"] = "--for: "
     for field, texts in form.errors.items():
-        where = f"--{field}: " if field in ("reason", "until") else ""
+        where = flags.get(field, "")
         yield from (f"{where}{text}" for text in texts)
 
 

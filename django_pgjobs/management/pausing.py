@@ -20,6 +20,7 @@ from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Pause
 from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import PauseKind
+from django_pgjobs.values.payload import is_storable
 
 
 def add_pausing(actions: Any) -> None:
@@ -87,6 +88,8 @@ def _target_of(flags: Mapping[str, Any]) -> tuple[str, str]:
 
 def _pause_of(kind: str, name: str) -> str:
     """Return who paused something, until when and why, "" if it is not paused."""
+    if not is_storable(name):
+        return ""
     row = rows_of(Pause).filter(Pause.that_holds(), kind=kind, name=name).first()
     return "" if row is None else _told(row)
 

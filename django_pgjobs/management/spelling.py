@@ -10,18 +10,23 @@ from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Job
 from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.payload import is_storable
 
 
 def tell_doubts(
     tell: Write, *, queues: Iterable[str | None] = (), tasks: Iterable[str | None] = ()
 ) -> None:
-    """Warn of each name that is not known; load the tasks if there are names. None is none."""
-    for doubt in _doubts(set(filter(None, queues)), set(filter(None, tasks))):
+    """Warn of each name that is not known; load the tasks if there are names. None is none.
+
+    What no row can have is refused elsewhere.
+    """
+    for doubt in _doubts(set(filter(is_storable, queues)), set(filter(is_storable, tasks))):
         tell(f"WARNING {doubt}")
 
 
 def _doubts(queues: set[str], tasks: set[str]) -> Iterator[str]:
     """Yield a sentence for each name that is not known."""
+    queues, tasks = queues - {""}, tasks - {""}
     if not queues and not tasks:
         return
     broken = discover_tasks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -25,8 +26,8 @@ from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.words import CONTROL
 
 LOOK_SECONDS = 1.0
-# A job may be committed a while after its end: each look goes back so far, by the server's clock,
-# and leaves out what was told.
+# A job may be committed a while after its end: each look goes back so far before the last one, by
+# the server's clock, and leaves out what was told.
 LOOK_BACK = timedelta(seconds=10)
 # Of each status at one look.
 MOST = 200
@@ -39,8 +40,8 @@ COLUMNS = (
 DESCRIPTION = f"""
 Prints a line for each job that ends, until Ctrl-C; first those of --since, or the last {FIRST} of
 ten minutes. Where more than {MOST} of a status end in a second the newest are printed, and it is
-said that there are more. An attempt after which its job is retried has its line in the log of
-`runjobs` only.
+said that there are more. No line has an end that is committed {LOOK_BACK.seconds} seconds late,
+nor an attempt after which its job is retried: that has one in the log of `runjobs`.
 """
 EPILOG = """
 examples:
@@ -74,7 +75,9 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
     """Print the jobs that ended last, and look again and again."""
     tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
     since = flags["since"]
+    looked = time.monotonic()
     found, is_cut = _read(flags, since or FIRST_BACK, set())
+    told = set(map(_end_of, found))
     shown, is_cut = (found, is_cut) if since else (found[-FIRST:], False)
     while True:
         for job in shown:
@@ -82,10 +85,27 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
         if is_cut:
             tell("there are more: name --status, --queue or --task.")
         screen.flush()
-        time.sleep(LOOK_SECONDS)
-        told = {_end_of(job) for job in found}
-        found, is_cut = _read(flags, LOOK_BACK, told)
+        _rest(screen)
+        # A reader who stops for a while, such as a pager, holds up this loop.
+        before, looked = looked, time.monotonic()
+        back = LOOK_BACK + timedelta(seconds=looked - before)
+        found, is_cut = _read(flags, back, told)
         shown = [job for job in found if _end_of(job) not in told]
+        told = _still_told(told | set(map(_end_of, shown)), back)
+
+
+def _rest(screen: Any) -> None:
+    """Wait until the next look; raise BrokenPipeError if nobody reads any more."""
+    try:
+        number = screen.fileno()
+    except OSError:
+        time.sleep(LOOK_SECONDS)
+        return
+    # Without events it hears of errors only. A write would tell, but there may be none for hours.
+    poll = select.poll()
+    poll.register(number, 0)
+    if poll.poll(LOOK_SECONDS * 1_000):
+        raise BrokenPipeError
 
 
 def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[list[Job], bool]:
@@ -104,6 +124,14 @@ def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[li
         # Else what is left out was told before.
         is_cut = is_cut or (len(read) > MOST and told.isdisjoint(map(_end_of, read)))
     return sorted(found, key=lambda job: (job.finished_at, job.pk)), is_cut
+
+
+def _still_told(told: set[End], back: timedelta) -> set[End]:
+    """Return those that a look may find again, also if what ended later is requeued meanwhile."""
+    if not told:
+        return told
+    oldest = max(moment for _, moment in told) - back
+    return {end for end in told if end[1] > oldest}
 
 
 def _end_of(job: Job) -> End:

@@ -127,10 +127,13 @@ def test_what_server_and_driver_say_is_one_line_too(start: Start, log_format: st
     worker = start("--poll-interval", "0.05", "--log-format", log_format)
     before = worker.output().count("\n")
     for _ in range(3):
+        # The others connect anew without a word if they were at rest.
+        wait_until(lambda: backends_of("upkeep"))
         answers = worker.output().count("the database answers again")
         terminate(backends_of())
         wait_until(
-            lambda answers=answers: worker.output().count("the database answers again") > answers
+            lambda answers=answers: worker.output().count("the database answers again") > answers,
+            message=worker.output,
         )
     assert worker.stop() == 0
     for line in worker.output().splitlines()[before:]:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_pgjobs.management.printing import EXIT_READER_GONE
-from tests.factories import make_jobs
+from tests.factories import ago, make_jobs
 from tests.helpers import (
     MARK,
     ROOT,
+    WAIT_SECONDS,
     database_url,
     end_other_backends,
     kill_processes,
@@ -104,6 +105,17 @@ def test_a_reader_that_ends_early_ends_the_command_without_a_word(
     process.stdout.close()
     process.stdout = None
     assert process.wait() == EXIT_READER_GONE
+
+
+def test_tail_ends_with_its_reader_though_no_job_does(start_piped: Callable[..., Piped]) -> None:
+    """As in `manage.py jobs tail | head -1`."""
+    make_jobs(1, status="successful", finished_at=ago(0))
+    process = start_piped("jobs", "tail")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    assert process.wait(WAIT_SECONDS) == EXIT_READER_GONE
 
 
 def test_what_an_encoding_lacks_is_written_as_an_escape(start_piped: Callable[..., Piped]) -> None:

@@ -27,7 +27,9 @@ from tests import tasks
 from tests.admin.overview_support import record
 from tests.admin.test_failures import make_failed
 from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
+from tests.helpers import end_session
 from tests.test_stuck import usually
+from tests.worker.tasks import backend_pid
 
 pytestmark = pytest.mark.django_db
 
@@ -231,6 +233,26 @@ def test_stats_is_drawn_anew_until_somebody_has_seen_enough(
     assert watch(monkeypatch, pipe, "5") == [5, 5, 5]
     assert "\x1b" not in pipe.getvalue()
     assert len([line for line in pipe.getvalue().splitlines() if line.startswith("--- ")]) == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_watch_goes_on_when_the_database_is_there_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut(seconds: float) -> None:
+        end_session(backend_pid())
+        monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", end)
+
+    def end(seconds: float) -> None:
+        if capsys.readouterr().err.startswith("the database is away, trying again: "):
+            return
+        raise KeyboardInterrupt
+
+    screen = io.StringIO()
+    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", cut)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("jobs", "stats", "--watch", stdout=screen)
+    assert screen.getvalue().count("\n--- ") == 1  # a second time
 
 
 def test_ctrl_c_ends_a_watch_with_the_status_of_every_ctrl_c(

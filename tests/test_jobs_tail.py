@@ -8,13 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from django_pgjobs import requeue
 from django_pgjobs.management import tail
 from django_pgjobs.models import Job
 from tests.factories import ago, make_job, make_jobs
+from tests.helpers import end_session
+from tests.worker.tasks import backend_pid
 
 pytestmark = pytest.mark.django_db
 
@@ -164,3 +167,39 @@ def test_what_ends_while_nobody_reads_is_told_afterwards(
 
     looks = follow(happens=(stop_reading,))
     assert len(ids(looks[1])) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_goes_on_when_the_database_is_there_again(
+    follow: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What ended meanwhile is told, and that it was away."""
+    first, later = end(), []
+
+    def cut() -> None:
+        end_session(backend_pid())
+
+    def come_back() -> None:
+        later.append(end())
+
+    looks = follow(happens=(cut, come_back, end))
+    assert [*map(ids, looks[:3])] == [[first], [], later]
+    assert len(ids(looks[3])) == 1
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith("the database is away, trying again: terminating connection")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_wrong_otherwise_ends_it(follow: Any) -> None:
+    """No try more would help."""
+
+    def rename() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE pgjobs_job RENAME TO pgjobs_job_away")
+
+    try:
+        with pytest.raises(CommandError, match="pgjobs_job"):
+            follow(happens=(rename,))
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE pgjobs_job_away RENAME TO pgjobs_job")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+import psycopg
 from django.core.management.base import CommandError
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.management.printing import Write
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
+
+T = TypeVar("T")
 
 # Seconds one statement may take: more than on a page, for nobody else waits for it.
 READING_SECONDS = 15.0
+# Between two tries while the database is away.
+AWAY_SECONDS = 1.0
 
 
 @contextmanager
@@ -34,3 +43,23 @@ def reading(*, walks: bool = False) -> Iterator[Cursor]:
         raise CommandError(
             f"the database did not answer within {READING_SECONDS:g} s, or is locked."
         ) from error
+
+
+def read_again(read: Callable[[], T], tell: Write) -> T:
+    """Return what *read* reads, for a command that goes on until it is stopped.
+
+    While the database is away that is told once, and tried each second.
+    """
+    is_told = False
+    while True:
+        try:
+            return read()
+        except OperationalError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.LOST):
+                raise
+            if not is_told:
+                tell(f"the database is away, trying again: {' '.join(str(error).split())}")
+                is_told = True
+        connections[job_database()].close()
+        time.sleep(AWAY_SECONDS)

@@ -26,7 +26,7 @@ from django_pgjobs.management.printing import (
     width_of,
     write_table,
 )
-from django_pgjobs.management.reading import reading
+from django_pgjobs.management.reading import read_again, reading
 from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.numbers import Size
@@ -118,10 +118,10 @@ def add_stats(actions: Any) -> None:
 
 
 @in_english()
-def show_stats(write: Write, screen: Any, **flags: Any) -> None:
+def show_stats(write: Write, tell: Write, screen: Any, **flags: Any) -> None:
     """Print the numbers of all queues, once or again and again."""
     if flags["watch"] is not None:
-        _watch(write, screen, flags["watch"])
+        _watch(write, tell, screen, flags["watch"])
     stats = _read()
     if flags["json"]:
         write(json_text([_as_values(stats, line) for line in stats.lines]))
@@ -129,15 +129,16 @@ def show_stats(write: Write, screen: Any, **flags: Any) -> None:
         _draw(write, stats, width_of(screen))
 
 
-def _watch(write: Write, screen: Any, seconds: int) -> NoReturn:
+def _watch(write: Write, tell: Write, screen: Any, seconds: int) -> NoReturn:
+    stats = _read()
     while True:
-        stats = _read()
         if screen.isatty():
             screen.write(CLEAR, ending="")
         write(f"--- {local_time(stats.now)}, every {seconds} s until Ctrl-C")
         _draw(write, stats, width_of(screen))
         screen.flush()
         time.sleep(seconds)
+        stats = read_again(_read, tell)
 
 
 def _read() -> Stats:

@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 from django.db.models import Q
@@ -16,7 +17,7 @@ from django_pgjobs.control.failures import class_name
 from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.filters import add_filters, matching
 from django_pgjobs.management.printing import Write, in_english, json_text, local_time
-from django_pgjobs.management.reading import reading
+from django_pgjobs.management.reading import read_again, reading
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Job
 from django_pgjobs.models.failure_groups import last_error_expression
@@ -76,7 +77,7 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
     tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
     since = flags["since"]
     looked = time.monotonic()
-    found, is_cut = _read(flags, since or FIRST_BACK, set())
+    found, is_cut = _read(flags, since or FIRST_BACK, looked, set())
     told = set(map(_end_of, found))
     shown, is_cut = (found, is_cut) if since else (found[-FIRST:], False)
     while True:
@@ -86,12 +87,11 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
             tell("there are more: name --status, --queue or --task.")
         screen.flush()
         _rest(screen)
-        # A reader who stops for a while, such as a pager, holds up this loop.
+        # A reader who stops for a while, such as a pager, or a database that is away holds this up.
         before, looked = looked, time.monotonic()
-        back = LOOK_BACK + timedelta(seconds=looked - before)
-        found, is_cut = _read(flags, back, told)
+        found, is_cut = read_again(partial(_read, flags, LOOK_BACK, before, told), tell)
         shown = [job for job in found if _end_of(job) not in told]
-        told = _still_told(told | set(map(_end_of, shown)), back)
+        told = _still_told(told | set(map(_end_of, shown)), before)
 
 
 def _rest(screen: Any) -> None:
@@ -108,8 +108,14 @@ def _rest(screen: Any) -> None:
         raise BrokenPipeError
 
 
-def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[list[Job], bool]:
-    """Return the newest jobs that match, by their ends, and are there more that were not told?"""
+def _read(
+    flags: Mapping[str, Any], back: timedelta, looked: float, told: set[End]
+) -> tuple[list[Job], bool]:
+    """Return the newest jobs that match, by their ends, and are there more that were not told?
+
+    Those since *back* before the last look, at *looked*.
+    """
+    back += timedelta(seconds=time.monotonic() - looked)
     found: list[Job] = []
     is_cut = False
     condition = matching({**flags, "since": None}) & Q(finished_at__gte=Now() - back)
@@ -126,10 +132,11 @@ def _read(flags: Mapping[str, Any], back: timedelta, told: set[End]) -> tuple[li
     return sorted(found, key=lambda job: (job.finished_at, job.pk)), is_cut
 
 
-def _still_told(told: set[End], back: timedelta) -> set[End]:
+def _still_told(told: set[End], looked: float) -> set[End]:
     """Return those that a look may find again, also if what ended later is requeued meanwhile."""
     if not told:
         return told
+    back = LOOK_BACK + timedelta(seconds=time.monotonic() - looked)
     oldest = max(moment for _, moment in told) - back
     return {end for end in told if end[1] > oldest}
 

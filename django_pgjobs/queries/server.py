@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from django.db import connections
@@ -34,12 +35,12 @@ class Schema(NamedTuple):
 
 
 def describe_server(connection: OwnConnection, schema: Schema) -> Server:
-    """Return what the server is.
+    """Return what the server is, and close the connection.
 
     Raise psycopg.OperationalError if it cannot be reached or takes no writes, and
     ServerUnreachable if it does not have the *schema*.
     """
-    with connection.cursor() as cursor:
+    with closing(connection), connection.cursor() as cursor:
         [(version, database, has_table, has_record, free)] = fetch(cursor, "describe_server", {})
         if not has_table:
             raise ServerUnreachable(f"the database {database!r} has no table pgjobs_job.")
@@ -49,9 +50,7 @@ def describe_server(connection: OwnConnection, schema: Schema) -> Server:
         queues = sorted(
             {row[1] for row in fetch(cursor, "list_ready_lanes", {"with_lowest": False})}
         )
-    server = Server(version.split()[0], database, connection.is_direct, queues, free)
-    connection.close()
-    return server
+    return Server(version.split()[0], database, connection.is_direct, queues, free)
 
 
 def is_read_only(alias: str) -> bool:

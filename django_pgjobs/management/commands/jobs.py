@@ -198,7 +198,7 @@ class Command(BaseCommand):
             "prune": partial(prune.prune, self._write),
             "grants": self._grants,
             "doctor": partial(doctor.diagnose, self._write),
-            "stats": partial(stats.show_stats, self._write, self.stdout),
+            "stats": partial(stats.show_stats, self._write, self._tell, self.stdout),
             "failures": partial(failures.show_failures, self._write, self.stdout),
             "workers": partial(workers.handle, self._write, self.stdout),
             "workflows": partial(workflows.handle, self._write, self._tell),

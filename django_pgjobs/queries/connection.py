@@ -23,6 +23,7 @@ from django_pgjobs.queries.cursor import Cursor, OwnCursor
 from django_pgjobs.queries.errors import CommitRefused, is_stale
 from django_pgjobs.queries.notifications import listen
 from django_pgjobs.queries.own_settings import (
+    PLANNER_SETTINGS,
     SERVER_SETTINGS,
     apply_settings,
     connection_parameters,
@@ -35,7 +36,7 @@ from django_pgjobs.queries.sends import (
     send_begin,
     send_commit,
     send_patience,
-    send_timeout,
+    send_settings,
     send_together,
     take_rows,
 )
@@ -188,7 +189,7 @@ class OwnConnection:
             before.append(send_patience)
         if not self.is_direct:
             # A pooler's session keeps no settings of ours.
-            before.append(self._send_lock_timeout)
+            before.append(self._send_settings)
         began = time.monotonic()
         rows = self._exchange(connection, [*before, *sends, *after])
         self.distance = min(self.distance, time.monotonic() - began)
@@ -201,7 +202,7 @@ class OwnConnection:
         # Not round trips: these begin and commit by themselves behind a pooler.
         begin: list[Send] = [send_begin, send_patience]
         if not self.is_direct:
-            begin.append(self._send_lock_timeout)
+            begin.append(self._send_settings)
         self._exchange(connection, begin)
         try:
             yield
@@ -210,8 +211,9 @@ class OwnConnection:
             raise
         self._exchange(connection, [send_commit])
 
-    def _send_lock_timeout(self, cursor: Cursor) -> None:
-        send_timeout(cursor, self._settings["lock_timeout"])
+    def _send_settings(self, cursor: Cursor) -> None:
+        names = ("lock_timeout", *PLANNER_SETTINGS)
+        send_settings(cursor, {name: self._settings[name] for name in names})
 
     def _exchange(
         self,

@@ -16,19 +16,22 @@ from psycopg import pq
 # A statement of ours that takes longer than this is cut off by the server.
 STATEMENT_SECONDS = 30
 
-SERVER_SETTINGS = {
+PLANNER_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_nestloop": "off",
+    "enable_mergejoin": "off",
+    # Compiling a statement takes seconds; PostgreSQL decides by the cost, which is a guess.
+    "jit": "off",
+}
+SERVER_SETTINGS = PLANNER_SETTINGS | {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "idle_in_transaction_session_timeout": "60s",
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_nestloop": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
     # How values are read and written.
     "array_nulls": "on",
     "DateStyle": "ISO",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +98,13 @@ def send_patience(cursor: Cursor) -> None:
 
 def send_lock_timeout(cursor: Cursor, seconds: float) -> None:
     """Let no statement behind this one wait longer for a lock, until the transaction ends."""
-    send_timeout(cursor, f"{round(1000 * seconds)}ms")
+    send_settings(cursor, {"lock_timeout": f"{round(1000 * seconds)}ms"})
 
 
-def send_timeout(cursor: Cursor, timeout: str) -> None:
-    """Do so, by the words of the setting."""
-    cursor.execute("SELECT pg_catalog.set_config('lock_timeout', $1::text, TRUE)", [timeout])
+def send_settings(cursor: Cursor, settings: Mapping[str, str]) -> None:
+    """Let these settings hold until the transaction ends."""
+    cursor.execute(
+        "SELECT pg_catalog.set_config(name, value, TRUE)"
+        " FROM unnest($1::text[], $2::text[]) AS setting (name, value)",
+        [list(settings), list(settings.values())],
+    )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import psycopg
 import pytest
+from django.db import connections
 
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
 from tests import tasks as common
 from tests.helpers import WorkerProcess, settings_of, wait_until
 from tests.process import tasks
@@ -22,6 +26,8 @@ from tests.servers import PgBouncer
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 
 Start = Callable[..., WorkerProcess]
+
+PLANS = ["plan_cache_mode", "enable_seqscan", "enable_nestloop", "enable_mergejoin", "jit"]
 
 
 def test_a_worker_behind_pgbouncer_polls_says_so_and_prepares_nothing(
@@ -87,6 +93,30 @@ def test_a_row_that_somebody_has_locked_delays_no_other_job_behind_pgbouncer(
     other.commit()
     wait_for_status(held, "successful", worker=worker)
     assert worker.stop() == 0
+
+
+def test_statements_behind_pgbouncer_are_planned_as_on_a_direct_connection(
+    pgbouncer: PgBouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled, which is the default of many servers, a claim took seconds."""
+    pooled = connections.settings["default"] | {"HOST": "127.0.0.1", "PORT": pgbouncer.port}
+    monkeypatch.setitem(connections.settings, "pooled", pooled)
+    behind, direct = OwnConnection("pooled", "test"), OwnConnection("default", "test")
+    with closing(behind), closing(direct):
+        assert settings_in(behind) == settings_in(direct)
+        with behind.transaction(), behind.cursor() as cursor:
+            ask_settings(cursor)
+            assert [cursor.fetchall()] == [settings_in(direct)]
+        assert not behind.is_direct
+
+
+def ask_settings(cursor: Cursor) -> None:
+    cursor.execute("SELECT name, current_setting(name) FROM unnest($1::text[]) AS name", [PLANS])
+
+
+def settings_in(connection: OwnConnection) -> list[tuple[str, str]]:
+    [rows] = connection.round_trip([ask_settings])
+    return rows
 
 
 def test_a_pooler_before_a_server_that_takes_no_writes_ends_the_start_with_3(

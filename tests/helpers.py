@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -178,6 +179,16 @@ def end_session(pid: int) -> None:
     """Let the server end a session, and wait until it has."""
     with connect() as other:
         other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+
+
+def sleep_by(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
+    """Let `time.sleep` of this thread call *sleep*; other threads sleep as ever."""
+    thread, really_sleep = threading.get_ident(), time.sleep
+
+    def in_this_thread(seconds: float) -> None:
+        (sleep if threading.get_ident() == thread else really_sleep)(seconds)
+
+    monkeypatch.setattr(time, "sleep", in_this_thread)
 
 
 def wait_until_blocked(connection: psycopg.Connection, *, timeout: float = WAIT_SECONDS) -> None:

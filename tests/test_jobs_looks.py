@@ -27,7 +27,7 @@ from tests import tasks
 from tests.admin.overview_support import record
 from tests.admin.test_failures import make_failed
 from tests.factories import ago, make_job, make_jobs, make_running_job, make_worker
-from tests.helpers import end_session
+from tests.helpers import end_session, sleep_by
 from tests.test_stuck import usually
 from tests.worker.tasks import backend_pid
 
@@ -215,7 +215,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, *words: str) -> 
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", pause_once)
+    sleep_by(monkeypatch, pause_once)
     with pytest.raises(KeyboardInterrupt):
         call_command("jobs", "stats", "--watch", *words, stdout=screen)
     return pauses
@@ -241,7 +241,7 @@ def test_a_watch_goes_on_when_the_database_is_there_again(
 ) -> None:
     def cut(seconds: float) -> None:
         end_session(backend_pid())
-        monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", end)
+        sleep_by(monkeypatch, end)
 
     def end(seconds: float) -> None:
         if capsys.readouterr().err.startswith("the database is away, trying again: "):
@@ -249,7 +249,7 @@ def test_a_watch_goes_on_when_the_database_is_there_again(
         raise KeyboardInterrupt
 
     screen = io.StringIO()
-    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", cut)
+    sleep_by(monkeypatch, cut)
     with pytest.raises(KeyboardInterrupt):
         call_command("jobs", "stats", "--watch", stdout=screen)
     assert screen.getvalue().count("\n--- ") == 1  # a second time
@@ -261,7 +261,7 @@ def test_ctrl_c_ends_a_watch_with_the_status_of_every_ctrl_c(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", interrupt)
+    sleep_by(monkeypatch, interrupt)
     command = load_command_class("django_pgjobs", "jobs")
     with pytest.raises(SystemExit) as caught:
         command.run_from_argv(["manage.py", "jobs", "stats", "--watch"])

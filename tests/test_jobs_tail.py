@@ -16,7 +16,7 @@ from django_pgjobs import requeue
 from django_pgjobs.management import tail
 from django_pgjobs.models import Job
 from tests.factories import ago, make_job, make_jobs
-from tests.helpers import end_session
+from tests.helpers import end_session, sleep_by
 from tests.worker.tasks import backend_pid
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +45,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
                 raise Enough
             left.pop(0)()
 
-        monkeypatch.setattr(tail.time, "sleep", sleep)
+        sleep_by(monkeypatch, sleep)
         with pytest.raises(Enough):
             call_command("jobs", "tail", *words, stdout=screen)
         return looks

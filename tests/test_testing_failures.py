@@ -1,4 +1,4 @@
-"""`run_jobs(raises=True)`: a job that fails, fails the test."""
+"""`run_jobs()` where jobs fail, or end the connection of the test."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import asyncio
 import traceback
 
 import pytest
+from django.db import connection
 
 from django_pgjobs import current_job, task
+from django_pgjobs.compat import task_started
 from django_pgjobs.models import Job
+from django_pgjobs.queries.sessions import usage_of
 from django_pgjobs.testing import arun_jobs, run_jobs
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job
@@ -70,3 +73,34 @@ def test_the_async_twin_raises_too() -> None:
             asyncio.run(run())
     finally:
         close_shared_thread()
+
+
+@task
+def close_connection() -> None:
+    """Do what code for threads does at its end."""
+    connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_may_close_the_connection() -> None:
+    ids = [close_connection.enqueue().id for _ in range(2)]
+    assert run_jobs() == 2
+    assert [get_job(job_id).status for job_id in ids] == ["successful"] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_cleaning_between_two_jobs_may_close_the_connection() -> None:
+    """A statement of the test has found it useless, say because the server takes no writes."""
+    connection.ensure_connection()
+    usage_of(connection.connection).is_stale = True
+    job = tasks.add.enqueue(1, 2)
+    task_started.connect(ignore)  # After receivers the connection is cleaned.
+    try:
+        assert run_jobs() == 1
+    finally:
+        task_started.disconnect(ignore)
+    assert get_job(job.id).result == 3
+
+
+def ignore(**kwargs: object) -> None:
+    """Receive a signal."""

@@ -134,27 +134,25 @@ def _run_jobs(
     ran: list[tuple[Attempt, Outcome]] = []
     # Looking through all modules takes longer than to run a job.
     declaring = declaring_paths()
-    with (
-        job_cursor() as cursor,
-        _without_jit(cursor),
-        _registered(cursor) as worker_id,
-    ):
+    with _without_jit(), _registered() as worker_id:
         while not (raises and _failure_of(ran)):
             before_time_counts()
-            lanes = _ready_lanes_or_counted(cursor, at_once)
-            if not lanes:
-                break
-            if len(ran) >= limit:
-                raise TooManyAttempts(_too_many(limit, ran))
-            claims_of_one = (
-                _claim_one(cursor, worker_id, lanes, declaring) for _ in range(MAX_TRIES)
-            )
-            rows = next(filter(None, claims_of_one), None)
+            # One for each job: what a job did may have closed the connection of the last.
+            with job_cursor() as cursor:
+                lanes = _ready_lanes_or_counted(cursor, at_once)
+                if not lanes:
+                    break
+                if len(ran) >= limit:
+                    raise TooManyAttempts(_too_many(limit, ran))
+                claims_of_one = (
+                    _claim_one(cursor, worker_id, lanes, declaring) for _ in range(MAX_TRIES)
+                )
+                rows = next(filter(None, claims_of_one), None)
             if rows is None:
                 break
-            ran += _run(cursor, rows[0], before_time_counts)
+            ran += _run(rows[0], before_time_counts)
         before_time_counts()
-        _record(cursor, ran)
+        _record(ran)
     if raises and (failure := _failure_of(ran)):
         raise failure
     return len(ran)
@@ -167,20 +165,22 @@ def _failure_of(ran: list[tuple[Attempt, Outcome]]) -> BaseException | None:
 
 
 @contextmanager
-def _without_jit(cursor: Cursor) -> Iterator[None]:
+def _without_jit() -> Iterator[None]:
     """Plan as workers do: compiling the claim can take a second, running it a millisecond."""
-    before = set_jit(cursor, "off")
+    with job_cursor() as cursor:
+        before = set_jit(cursor, "off")
     try:
         yield
     except BaseException:
-        with suppress(DatabaseError):
+        with suppress(DatabaseError), job_cursor() as cursor:
             set_jit(cursor, before)
         raise
-    set_jit(cursor, before)
+    with job_cursor() as cursor:
+        set_jit(cursor, before)
 
 
 @contextmanager
-def _registered(cursor: Cursor) -> Iterator[int]:
+def _registered() -> Iterator[int]:
     row: workers.Registration = {
         "name": "run_jobs",
         "host": "test",
@@ -196,14 +196,16 @@ def _registered(cursor: Cursor) -> Iterator[int]:
         "lease": LEASE_SECONDS,
         "quiet": False,
     }
-    worker_id = workers.register_worker(cursor, row)
+    with job_cursor() as cursor:
+        worker_id = workers.register_worker(cursor, row)
     try:
         yield worker_id
     except BaseException:
-        with suppress(DatabaseError):
+        with suppress(DatabaseError), job_cursor() as cursor:
             workers.end_worker(cursor, worker_id)
         raise
-    workers.end_worker(cursor, worker_id)
+    with job_cursor() as cursor:
+        workers.end_worker(cursor, worker_id)
 
 
 def _ready_lanes(cursor: Cursor, at_once: bool) -> list[ReadyPlace]:
@@ -291,9 +293,11 @@ def _settle_batches(cursor: Cursor) -> bool:
     return any(each.goes_on for each in settled) or not missed >= set(changed)
 
 
-def _record(cursor: Cursor, ran: list[tuple[Attempt, Outcome]]) -> None:
+def _record(ran: list[tuple[Attempt, Outcome]]) -> None:
     """Write statistics, as the recorder of a worker does."""
-    if ran:
+    if not ran:
+        return
+    with job_cursor() as cursor:
         tally, asked_at = Tally(), time.monotonic()
         tally.set_clock(get_now(cursor).timestamp(), asked_at)
         tally.note(ran)
@@ -301,7 +305,7 @@ def _record(cursor: Cursor, ran: list[tuple[Attempt, Outcome]]) -> None:
 
 
 def _run(
-    cursor: Cursor, row: ClaimedRow, before_time_counts: Callable[[], object]
+    row: ClaimedRow, before_time_counts: Callable[[], object]
 ) -> list[tuple[Attempt, Outcome]]:
     """Run a claimed job, or give it what its task declares; return the attempt, if it was one."""
     options = _options()
@@ -310,7 +314,11 @@ def _run(
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not outcome.stored:
         before_time_counts()
-        with _told_what_is_too_large(), transaction.atomic(using=job_database(), savepoint=False):
+        with (
+            _told_what_is_too_large(),
+            transaction.atomic(using=job_database(), savepoint=False),
+            job_cursor() as cursor,
+        ):
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)
             dependencies.resolve_dependencies(cursor, [attempt.id])

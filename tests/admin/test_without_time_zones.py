@@ -15,6 +15,7 @@ from tests.admin.demo_data import fill
 from tests.admin.lists import ids_in, link, listed
 from tests.browser.pages import PAGES
 from tests.factories import make_job
+from tests.helpers import sleep_by
 from tests.schedules.support import make_schedule
 from tests.test_client import make_finished_job
 
@@ -51,7 +52,7 @@ def test_stats_is_watched(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     def stop(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("django_pgjobs.management.stats.time.sleep", stop)
+    sleep_by(monkeypatch, stop)
     with pytest.raises(KeyboardInterrupt):
         call_command("jobs", "stats", "--watch", stdout=screen)
     assert screen.getvalue().startswith("--- 20")

@@ -203,6 +203,8 @@ def test_metrics_count_what_was_sent_and_consumed(telemetry: Telemetry, worker: 
         }
 
     done, failed = "tests.tasks.add", "tests.tasks.fail_once"
+    # The duration is noted when the span has ended.
+    wait_until(lambda: len(of(names.PROCESS_DURATION)) == 2)
     assert of(names.SENT_MESSAGES)[done, None].value == 1
     assert of(names.OPERATION_DURATION)[failed, None].count == 1
     assert of(names.PROCESS_DURATION)[done, "successful"].count == 1

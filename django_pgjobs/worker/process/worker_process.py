@@ -86,6 +86,8 @@ class WorkerProcess:
             on_asked=pipe.wake,
         )
         self._is_told_to_end = False
+        # Of a drain: has a look found nothing since old jobs were deleted?
+        self._has_looked_since = False
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
         self.state = build_state(options, self._host)
@@ -234,10 +236,14 @@ class WorkerProcess:
 
     def _drained(self, reason: str) -> None:
         """Stop when old jobs are deleted, too: perhaps no other worker ever prunes."""
-        if self.pruner.has_pruned:
+        if not self.pruner.has_pruned:
+            self.pruner.ask()
+        elif self._has_looked_since:
             self._ending.reach_limit(reason)
         else:
-            self.pruner.ask()
+            # The look that found nothing may have begun before the pass let jobs go.
+            self._has_looked_since = True
+            self.upkeep.look()
 
     def _crashed(self, role: str) -> None:
         self._farewell.loses_jobs = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -75,27 +76,19 @@ def test_a_command_that_may_not_write_ends_with_3_and_says_why(words: str) -> No
 
 
 @pytest.mark.usefixtures("read_only_session")
-@pytest.mark.parametrize("verb", ["requeue", "cancel"])
-def test_a_named_job_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
-    job = Job.objects.get(status="ready" if verb == "cancel" else "failed")
-    with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
-        call_command("jobs", verb, str(job.id))
-    assert caught.value.returncode == 3
-
-
-@pytest.mark.usefixtures("read_only_session")
-@pytest.mark.parametrize("verb", ["revoke", "rotate"])
-def test_a_token_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
-    words = ["tokens", verb, str(Token.objects.get().pk)]
-    with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
-        call_command("jobs", *words)
-    assert caught.value.returncode == 3
-
-
-@pytest.mark.usefixtures("read_only_session")
-@pytest.mark.parametrize("verb", ["cancel", "seal"])
-def test_a_workflow_that_may_not_be_changed_ends_with_3_too(verb: str) -> None:
-    words = ["workflows", verb, str(Batch.objects.get().pk)]
+@pytest.mark.parametrize(
+    ("verb", "find"),
+    [
+        ("requeue", lambda: Job.objects.get(status="failed")),
+        ("cancel", lambda: Job.objects.get(status="ready")),
+        ("tokens revoke", Token.objects.get),
+        ("tokens rotate", Token.objects.get),
+        ("workflows cancel", Batch.objects.get),
+        ("workflows seal", Batch.objects.get),
+    ],
+)
+def test_a_row_that_may_not_be_changed_ends_with_3_too(verb: str, find: Callable[[], Any]) -> None:
+    words = [*verb.split(), str(find().pk)]
     with pytest.raises(CommandError, match=r"^the database 'default' takes no writes: ") as caught:
         call_command("jobs", *words)
     assert caught.value.returncode == 3

@@ -46,7 +46,13 @@ class Delivery:
         state = WorkerState(make_options(), "http")
         state.held = {attempt.id: attempt for attempt, _ in self._entries}
         self._state = state
-        self._completer = Completer(state, station.tally, self._note_stored, station.unwritten)
+        self._completer = Completer(
+            state,
+            station.tally,
+            self._note_stored,
+            station.unwritten,
+            on_doubt=station.note_doubtful,
+        )
         for attempt, outcome in self._entries:
             self._completer.add(attempt, outcome)
         # What was written, by the ids of jobs: another outcome where the server refuses the first.

@@ -93,11 +93,20 @@ class Station:
     def note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         """Tell who wants to know, in another thread, that an outcome is stored."""
         with self._lock:
-            if self._announcer is None:
-                self._announcer = Announcer(self._note_crash)
-                self._announcer.start()
-            self._announcer.add(attempt, outcome)
+            self._running_announcer().add(attempt, outcome)
         self._begin_recording()
+
+    def note_doubtful(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Do the same if the database says that it is: the answer that said so was lost."""
+        with self._lock:
+            self._running_announcer().add_doubtful(attempt, outcome)
+
+    def _running_announcer(self) -> Announcer:
+        if self._announcer is None:
+            self._end_with_process()
+            self._announcer = Announcer(self._note_crash)
+            self._announcer.start()
+        return self._announcer
 
     def note_rescued(self, rescued: Collection[Rescued]) -> None:
         """Count attempts of lost workers that a request has taken back."""
@@ -108,10 +117,13 @@ class Station:
     def _begin_recording(self) -> None:
         """See that what is counted is written, at the latest at the end of the process."""
         with self._lock:
-            if not self._ends_at_exit:
-                self._ends_at_exit = True
-                atexit.register(self.end)
+            self._end_with_process()
         self.recording.begin()
+
+    def _end_with_process(self) -> None:
+        if not self._ends_at_exit:
+            self._ends_at_exit = True
+            atexit.register(self.end)
 
     def end(self) -> None:
         """Tell and write what is left; for the end of the process."""

@@ -20,6 +20,7 @@ from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import TRIES, borrowed, turn
 from django_pgjobs.http.station import station
 from django_pgjobs.models import Statistic
+from django_pgjobs.signals import task_finished
 from tests.factories import get_job, get_worker
 from tests.http import tasks
 from tests.http.support import Api, problem_of
@@ -261,7 +262,13 @@ class Breaks:
 def test_an_outcome_outlives_one_loss_of_the_connection(
     api: Api, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    """It is sent once more; what was stored without an answer is not counted twice."""
+    """It is sent once more; what was stored without an answer is told of once, and not counted."""
+    finished: list[str] = []
+
+    def receive(task_result: Any, **kwargs: Any) -> None:
+        finished.append(task_result.id)
+
+    task_finished.connect(receive)
     job_id = int(tasks.resize.enqueue(1).id)
     behind = int(tasks.resize.using(after=[job_id]).enqueue(2).id)
     worker = Remote(api)
@@ -281,6 +288,8 @@ def test_an_outcome_outlives_one_loss_of_the_connection(
     job = get_job(job_id)
     assert (job.status, job.result, job.attempts) == ("successful", 5, 1)
     station.end()
+    task_finished.disconnect(receive)
+    assert finished == [str(job_id)]
     assert [row.successful for row in Statistic.objects.all()] == [1] * (not after)
     looks.begin_anew()
     assert [int(each["job"]) for each in worker.claim(5)] == [behind]

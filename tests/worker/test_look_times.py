@@ -47,7 +47,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
         make_options(drain=True),
         is_settled=lambda: is_settled,
         is_told=lambda: False,
-        on_drained=ends.append,
+        on_drained=lambda reason, began: ends.append(reason),
     )
     look_in_vain(duty)
     assert bool(ends) is is_settled
@@ -183,7 +183,7 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
     duty = make_look(
         outlook,
         make_options(drain=True, poll_interval=NEVER),
-        on_drained=ends.append,
+        on_drained=lambda reason, began: ends.append(reason),
     )
     duty._gap = NEVER
     promoted, lanes = [(0, None, [])], [("default", "default", 0, False, 0, 0, False, None, None)]

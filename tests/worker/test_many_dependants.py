@@ -125,7 +125,7 @@ def test_a_drain_waits_for_those_who_are_still_to_be_let_go(
         send_resolution(cursor, ids, rest)
 
     # As if it had pruned, and swept dependencies, before.
-    monkeypatch.setattr(Pruner, "ask", lambda pruner: setattr(pruner, "has_pruned", True))
+    monkeypatch.setattr(Pruner, "ask", lambda pruner: setattr(pruner, "pruned_at", 0.0))
     monkeypatch.setattr(claims, "send_lane_listing", counted)
     monkeypatch.setattr(dependencies, "send_resolution", slow)
     first = plain_tasks.add.enqueue(1, 2)

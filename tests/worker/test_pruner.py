@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import Counter
@@ -21,6 +22,7 @@ from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner, retentions_of
 from django_pgjobs.worker.process.vitals import marks_of
 from django_pgjobs.worker.stillness import WAITS
+from django_pgjobs.worker.upkeep.look import VAIN_LOOKS, Look
 from tests.factories import (
     ago,
     count_jobs,
@@ -280,7 +282,7 @@ def test_a_follower_prunes_once_when_it_is_asked(start: Prune) -> None:
     make_job(status="successful", finished_at=ago(100))
     follower = start(is_leader=lambda: False, retention=1)
     follower.ask()
-    wait_until(lambda: follower.has_pruned)
+    wait_until(lambda: follower.pruned_at < math.inf)
     assert count_jobs() == 0
     make_job(status="successful", finished_at=ago(100))
     follower.ask()
@@ -303,7 +305,7 @@ def test_a_pass_that_is_asked_for_during_another_one_follows_at_once(
 
     monkeypatch.setattr(pruner_module.workers, "prune_workers", ask_meanwhile)
     started.append(start())
-    wait_until(lambda: started[0].has_pruned)
+    wait_until(lambda: started[0].pruned_at < math.inf)
 
 
 @pytest.mark.parametrize(("failed_retention", "left"), [(1.0, 1), (None, 2)])
@@ -331,10 +333,29 @@ def test_a_drain_prunes_before_it_ends(drain: Callable[..., ThreadedWorker]) -> 
     assert not Worker.objects.filter(pk=old).exists()
 
 
+@pytest.mark.parametrize("vain", [0, VAIN_LOOKS - 1])
 def test_what_the_pass_at_the_end_of_a_drain_lets_go_runs(
-    drain: Callable[..., ThreadedWorker],
+    drain: Callable[..., ThreadedWorker], monkeypatch: pytest.MonkeyPatch, vain: int
 ) -> None:
-    """It ends when a look after it finds nothing."""
+    """The answer to a look before the pass is read behind it here, perhaps the last in vain."""
+    note, prune = Look._note, Pruner._prune
+    passing: list[Pruner] = []
+    answered = threading.Event()
+
+    def note_late(look: Look, *answer: Any) -> None:
+        if passing and len(look._vain) >= vain and not answered.is_set():
+            answered.set()
+            wait_until(lambda: passing[0].pruned_at < math.inf)
+        note(look, *answer)
+
+    def prune_late(pruner: Pruner, *, does_all: bool) -> None:
+        if does_all:
+            passing.append(pruner)
+            assert answered.wait(10)
+        prune(pruner, does_all=does_all)
+
+    monkeypatch.setattr(Look, "_note", note_late)
+    monkeypatch.setattr(Pruner, "_prune", prune_late)
     ended = make_job()
     waiting = enqueue_after(ended)
     execute("ALTER TABLE pgjobs_job_live DISABLE TRIGGER USER")

@@ -54,7 +54,7 @@ def build_pump_and_upkeep(
     take_back: Callable[[float | None], list[Attempt]],
     on_interrupted: Callable[[Attempt], None],
     on_limit: Callable[[str], None],
-    on_drained: Callable[[str], None],
+    on_drained: Callable[[str, float], None],
     on_orders: Callable[[], None],
     on_crash: Callable[[str], None],
 ) -> tuple[Pump, Upkeep]:

@@ -286,14 +286,14 @@ class Pruner(Role):
             is_stopped=lambda: self.stop_requested,
             code_of_project=self.code_of_project,
         )
-        # Was a pass asked for, and has it been made?
+        # Was a pass asked for, and when did it end?
         self._is_asked = False
-        self.has_pruned = False
+        self.pruned_at = math.inf
 
     def ask(self) -> None:
         """Ask for a whole pass now, even if this is not the leader; safe from any thread.
 
-        `has_pruned` tells of its end, and *on_pruned* is called then.
+        `pruned_at` tells of its end, and *on_pruned* is called then.
         """
         if not self._is_asked:
             self._is_asked = True
@@ -301,7 +301,7 @@ class Pruner(Role):
 
     @property
     def _is_awaited(self) -> bool:
-        return self._is_asked and not self.has_pruned
+        return self._is_asked and self.pruned_at == math.inf
 
     def run(self) -> None:
         self.wait(random.uniform(1, 5))
@@ -311,7 +311,7 @@ class Pruner(Role):
                 self._connection.close_if_dead()
                 self._prune(does_all=is_awaited)
             if is_awaited:
-                self.has_pruned = True
+                self.pruned_at = time.monotonic()
                 self._on_pruned()
             if not is_leader or self._pause > IDLE_SECONDS:
                 self._connection.close()

@@ -86,8 +86,6 @@ class WorkerProcess:
             on_asked=pipe.wake,
         )
         self._is_told_to_end = False
-        # Of a drain: has a look found nothing since old jobs were deleted?
-        self._has_looked_since = False
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
         self.state = build_state(options, self._host)
@@ -234,16 +232,15 @@ class WorkerProcess:
         """Let the worker stop soon, to be started again; safe from any thread."""
         self._ending.reload(reason)
 
-    def _drained(self, reason: str) -> None:
-        """Stop when old jobs are deleted, too: perhaps no other worker ever prunes."""
-        if not self.pruner.has_pruned:
-            self.pruner.ask()
-        elif self._has_looked_since:
+    def _drained(self, reason: str, began: float) -> None:
+        """Stop when old jobs are deleted, too: perhaps no other worker ever prunes.
+
+        The looks that say so *began* behind that, because it may have let jobs go.
+        """
+        if began > self.pruner.pruned_at:
             self._ending.reach_limit(reason)
         else:
-            # The look that found nothing may have begun before the pass let jobs go.
-            self._has_looked_since = True
-            self.upkeep.look()
+            self.pruner.ask()
 
     def _crashed(self, role: str) -> None:
         self._farewell.loses_jobs = True

@@ -32,7 +32,7 @@ class Duties:
         refusals: Refusals,
         errands: Errands,
         on_interrupted: Callable[[Attempt], None],
-        on_drained: Callable[[str], None],
+        on_drained: Callable[[str, float], None],
         on_orders: Callable[[], None],
     ) -> None:
         unheld = Unheld(state, pump.outlook, connection, refusals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,7 +51,8 @@ VAIN_LOOKS = 3
 class LookNotes:
     """What one look finds, and what it knew before."""
 
-    # When the pump last claimed jobs; was it idle, and nothing held?
+    # When it began, and when the pump had last claimed jobs; was it idle, and nothing held?
+    began: float
     claimed_at: float
     is_empty: bool
     promoted: int = 0
@@ -85,7 +87,7 @@ class Look(Duty):
         *,
         is_settled: Callable[[], bool],
         is_told: Callable[[], bool],
-        on_drained: Callable[[str], None],
+        on_drained: Callable[[str, float], None],
     ) -> None:
         self._state = state
         self._pump = pump
@@ -95,6 +97,7 @@ class Look(Duty):
         self._is_settled = is_settled
         # Does every enqueue notify this worker, or another one that wakes it if need be?
         self._is_told = is_told
+        # Takes why a drain may end, and when the looks that say so began.
         self._on_drained = on_drained
         self._due = 0.0
         self._gap = FIRST_GAP_SECONDS
@@ -108,7 +111,8 @@ class Look(Duty):
         # When the pump had last claimed jobs at the last look, and whether that found groups.
         self._claimed_at = -math.inf
         self._knows_of_keys = False
-        self._vain = 0
+        # When the last looks of a drain began that led to nothing.
+        self._vain: deque[float] = deque(maxlen=VAIN_LOOKS)
         # Was nothing held when the last look began?
         self._was_empty = False
 
@@ -163,7 +167,8 @@ class Look(Duty):
         return max(due, self._pace.open_at)
 
     def plan(self, turn: Turn) -> None:
-        found = LookNotes(claimed_at=self._outlook.claimed_at, is_empty=self._is_empty)
+        began, claimed_at = time.monotonic(), self._outlook.claimed_at
+        found = LookNotes(began, claimed_at, is_empty=self._is_empty)
         passed_over = self._refusals.passed_over()
         turn.begin(lambda error: self._promote_apart(found)).add(
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
@@ -223,14 +228,17 @@ class Look(Duty):
         # What the same round trip has found is for the pump to count first.
         is_over = found.is_empty and not found.promoted and not self._outlook.is_settling
         if is_over and not listing:
-            self._on_drained("nothing is left to run")
+            self._on_drained("nothing is left to run", found.began)
         has_waited = found.claimed_at == self._claimed_at and self._tokens_at == math.inf
-        self._vain = self._vain + 1 if is_over and has_waited else 0
-        if self._vain >= VAIN_LOOKS:
-            self._on_drained("nothing is left that may run now")
-        elif is_over and self._tokens_at == math.inf:
+        if is_over and has_waited:
+            self._vain.append(found.began)
+        else:
+            self._vain.clear()
+        if len(self._vain) == VAIN_LOOKS:
+            self._on_drained("nothing is left that may run now", self._vain[0])
+        if is_over and self._tokens_at == math.inf:
             # While a long job ran, the gaps have become those of the poll interval.
-            self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2**self._vain)
+            self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2 ** len(self._vain))
 
     def _promote_apart(self, found: LookNotes) -> None:
         """Promote fewer jobs, and pass over those that the server refuses to change."""

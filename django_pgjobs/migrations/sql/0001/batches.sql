@@ -1,7 +1,7 @@
 -- Batches of jobs: a tree by parent and root, what follows what, and what is still to be counted.
 --
 -- Nobody who adds, finishes or cancels jobs writes the row of a batch: it appends a change, and
--- pgjobs_settle_v1 (settle.sql) folds changes into the row. docs/workflows-internals.md says who
+-- pgjobs_settle_v1 (settle.sql) folds changes into the row. docs/design.md says who
 -- locks what, and why.
 
 CREATE TABLE pgjobs_batch (

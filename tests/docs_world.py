@@ -79,6 +79,25 @@ def archive(shop_id: int) -> None: ...
 def send_invoice(order_id: int) -> None: ...
 
 
+@task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@task
+def fetch(url: str) -> list[str]:
+    return [f"{url}/1", f"{url}/2"]
+
+
+@task
+def notify(text: str) -> None: ...
+
+
 def call_the_shop(shop_id: int, product_id: int) -> SimpleNamespace:
     return SimpleNamespace(status=200, revision=3)
 

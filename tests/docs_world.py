@@ -124,7 +124,6 @@ class Product:
 
 
 api = SimpleNamespace(send=print)
-post_to_chat = print
 meeting = SimpleNamespace(begin=timezone.now() + timedelta(hours=1))
 my_site = admin.AdminSite("mine")
 pks = range(3)

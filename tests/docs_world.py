@@ -80,6 +80,20 @@ def send_invoice(order_id: int) -> None: ...
 
 
 @task
+def calculate(employee_id: int) -> int:
+    return 1000 + employee_id
+
+
+@task
+def send_cheque(amount: int, currency: str) -> str:
+    return f"{amount} {currency}"
+
+
+@task
+def mail_summary(batch_id: int, month: str) -> None: ...
+
+
+@task
 def add(a: int, b: int) -> int:
     return a + b
 

@@ -17,7 +17,8 @@ from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.stillness import WAITS
 
 PREFETCH_SECONDS = 0.05
-# Measured: docs/performance.md#what-else-was-measured.
+# Bare SQL claimed and finished 60,800 jobs a second in batches of 1,000, 59,700 of 500 and 46,900
+# of 100, in single runs on a busy machine.
 MAX_PREFETCH = 1_000
 # So many more for each of these seconds of a round trip.
 FAR_SECONDS = 0.005

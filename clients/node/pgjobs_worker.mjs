@@ -147,7 +147,7 @@ export class Worker {
     if (!/^https?:\/\/[^/]/i.test(url)) throw new TypeError(`expected https://host/..., got "${url}"`);
     this.#url = `${url.replace(/\/+$/, "")}/v1/`;
     this.#headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-    this.#about = { name: hostname(), ...about, slots };
+    this.#about = { name: `${hostname()}:${process.pid}`, ...about, slots };
     [this.#slots, this.#grace] = [slots, grace];
   }
 

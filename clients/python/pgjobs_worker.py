@@ -16,6 +16,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import platform
 import random
 import signal
@@ -179,7 +180,8 @@ class Worker:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ValueError(f"expected https://host/..., got {url!r}")
         self._address = url, token
-        self._about = {"name": platform.node() or "python", **about, "slots": slots}
+        name = f"{platform.node() or 'python'}:{os.getpid()}"
+        self._about = {"name": name, **about, "slots": slots}
         self._slots, self._grace = slots, grace
         self._functions: dict[str, Callable[..., Any]] = {}
         self._stopping, self._finished = threading.Event(), threading.Event()

@@ -125,10 +125,20 @@ def outcome_of(attempt: Attempt, report: Report) -> Outcome:
         if attempt.cancelling:
             attempt.interrupt(JobCancelled)
         outcome = failure(attempt, report, make_options())
+    elif attempt.cancelling:
+        return cancelled(attempt)
     elif report.delay:
         outcome = failure(attempt, Snooze(report.delay, report.note), make_options())
     else:
         outcome = released(report.note or NOTE)
+    settle(attempt, outcome)
+    return outcome
+
+
+def cancelled(attempt: Attempt) -> Outcome:
+    """Return what becomes of a job that was to be cancelled, and that its worker has ended."""
+    attempt.interrupt(JobCancelled)
+    outcome = failure(attempt, JobCancelled(), make_options())
     settle(attempt, outcome)
     return outcome
 

@@ -20,6 +20,7 @@ from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, LookResult, looks
 from django_pgjobs.http.members import RemoteWorker
 from django_pgjobs.http.memory import memory
+from django_pgjobs.http.outcomes import attempt_of, cancelled
 from django_pgjobs.http.pool import until_uncrossed
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
@@ -210,11 +211,19 @@ def again(
 ) -> list[GivenAttempt]:
     """Return those that a worker runs and does not know of: their answer was lost.
 
-    *known* are the claims of the jobs that it knows of; it gets *wanted* at most.
+    *known* are the claims of the jobs that it knows of; it gets *wanted* at most. One that is to be
+    cancelled is: the worker may have left it out because it was told to end it.
     """
-    attempts = []
+    attempts: list[tuple[Attempt, float]] = []
+    ended: list[Entry] = []
     for assigned in held:
-        attempt = make_attempt(assigned.row, worker.options)
-        if known.get(attempt.id) != attempt.claim:
-            attempts.append((attempt, assigned.ran))
+        row = assigned.row
+        if known.get(row.id) == row.claim:
+            continue
+        if assigned.is_cancelling:
+            attempt = attempt_of(assigned, worker.options)
+            ended.append((attempt, cancelled(attempt)))
+        else:
+            attempts.append((make_attempt(row, worker.options), assigned.ran))
+    deliver(ended)
     return hand_out(worker, attempts[:wanted])

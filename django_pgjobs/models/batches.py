@@ -178,7 +178,7 @@ class Batch(BatchNames, Followed["Batch"], AsyncBatch, BatchFields):
         return explaining.explain(self)
 
     def wait(self, timeout: float | timedelta | None = None) -> Batch:
-        """Wait until all below is complete; return this batch, refreshed.
+        """Wait until all below is complete, failed or not; return this batch, refreshed.
 
         *timeout* is seconds or a timedelta, None: for ever. Raise TimeoutError when it is over,
         JobError if the batch cannot be counted, UnknownBatch if it is gone, and RuntimeError where

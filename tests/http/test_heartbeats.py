@@ -116,7 +116,7 @@ def test_a_heartbeat_tells_what_was_cancelled_and_lost(api: Api) -> None:
     told = {each["assignment"]: each["reason"] for each in worker.beat(*given)["cancel"]}
     assert told == {given[0]["assignment"]: "cancelled", given[1]["assignment"]: "lost"}
     assert body_of(worker.say(given[0], "heartbeat"))["cancel"] == "cancelled"
-    assert body_of(worker.say(given[0], "release")) == {"status": "released"}
+    assert body_of(worker.say(given[0], "release")) == {"status": "cancelled"}
     assert get_job(ids[0]).status == "cancelled"
 
 
@@ -128,6 +128,28 @@ def test_what_fails_after_it_was_cancelled_is_cancelled(api: Api) -> None:
     body = body_of(worker.say(given, "failure", {"error": {"type": "Interrupted"}}))
     assert body == {"status": "cancelled"}
     assert get_job(job_id).status == "cancelled"
+
+
+def test_what_is_released_after_it_was_cancelled_is_cancelled(api: Api) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+    cancel(job_id)
+    assert body_of(worker.say(given, "release", {"delay": 5})) == {"status": "cancelled"}
+    assert get_job(job_id).status == "cancelled"
+
+
+def test_a_cancelled_job_that_its_worker_no_longer_holds_is_not_given_again(api: Api) -> None:
+    """It was told to end it, and did so without a word."""
+    ids = [int(tasks.resize.enqueue(number).id) for number in range(2)]
+    worker = Remote(api)
+    [given] = worker.claim()
+    cancel(ids[0])
+    [told] = worker.beat(given)["cancel"]
+    assert told == {"assignment": given["assignment"], "reason": "cancelled"}
+    assert [int(each["job"]) for each in worker.claim(held=[])] == [ids[1]]
+    job = get_job(ids[0])
+    assert (job.status, job.attempts, len(job.errors)) == ("cancelled", 1, 0)
 
 
 def test_s2_32_the_server_ends_an_attempt_that_takes_too_long(api: Api) -> None:

@@ -18,7 +18,7 @@ from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.models import Job
 from tests.admin.test_job_page import job_page, last_entry, user_with
-from tests.factories import get_job, make_job
+from tests.factories import get_job, make_batch, make_job
 from tests.test_admin import LONG_NUMBER, page
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +105,20 @@ def test_a_copy_is_enqueued_with_everything_the_task_says(admin_client: Client) 
     assert entry.object_id == str(copy.id)
     assert entry.change_message == f"enqueue: copy of #{job_id}"
     assert "admin" in job_page(admin_client, copy.id)
+
+
+def test_the_form_says_that_a_copy_is_of_no_batch(admin_client: Client) -> None:
+    """Who repairs a part of a workflow by it would wait in vain."""
+    batch_id = make_batch()
+    of_batch, other = (
+        make_job(task_path=PATH, batch_id=batch_id, source_id=0),
+        make_job(task_path=PATH),
+    )
+    said = f"The job is of batch {batch_id}. The copy is of none"
+    assert said in admin_client.get(page("job", "copy", of_batch)).content.decode()
+    assert (
+        "The copy is of none" not in admin_client.get(page("job", "copy", other)).content.decode()
+    )
 
 
 def test_the_original_is_not_changed(admin_client: Client) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import psycopg
 from django.db import connections
+from django.db.backends.signals import connection_created
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
@@ -23,10 +24,9 @@ RESET_SESSION = (
 
 
 class _OfThread(threading.local):
-    @cached_property
-    def connections(self) -> list[Any]:
-        # Not before a job asks: `asgi.py` imports this module before it names the settings.
-        return list(connections.all())
+    def __init__(self) -> None:
+        # Filled when a job asks: `asgi.py` imports this module before it names the settings.
+        self.connections: list[Any] = []
 
 
 _of_thread = _OfThread()
@@ -35,10 +35,26 @@ _of_thread = _OfThread()
 def connections_of_thread() -> list[Any]:
     """Return all of Django's connections of this thread, most of them perhaps not open.
 
-    It does not notice their opening, because Django tells of none that fails halfway. To ask
-    Django each time takes a tenth of a short job.
+    A project may add some at any time. To ask Django each time takes a tenth of a short job, and
+    it tells of none whose opening fails halfway.
     """
+    if len(_of_thread.connections) != len(connections.settings):
+        _list_anew()
     return _of_thread.connections
+
+
+def _list_anew() -> None:
+    # The same list: an attempt that runs has it.
+    _of_thread.connections[:] = connections.all()
+
+
+def _note_opened(connection: Any, **kwargs: Any) -> None:
+    """Notice one that has taken the place of another."""
+    if connection not in connections_of_thread():
+        _list_anew()
+
+
+connection_created.connect(_note_opened)
 
 
 def reset_session(

@@ -111,6 +111,8 @@ class Pump(Role):
 
         Return False if the attempt has ended before.
         """
+        if outcome.leaves_batch and attempt.row.batch_id is not None:
+            self._settling.ask([attempt.row.batch_id])
         if not self._completer.add(attempt, outcome):
             return False
         if self._completer.is_oldest(attempt) or self._demand.is_low(attempt):

@@ -229,21 +229,23 @@ def _write_success(attempt: Attempt, call: TaskCall, options: Options, database:
             raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
         dependencies.resolve_dependencies(cursor, [attempt.id])
         if batch_id is not None:
-            _count(batch_id, database)
+            outcome.leaves_batch = _leaves(batch_id, database)
     return outcome
 
 
-def _count(batch_id: int, database: str) -> None:
-    """Count the batch of a job that is done; what cannot be counted is left for the pump to mark.
+def _leaves(batch_id: int, database: str) -> bool:
+    """Count the batch of a job that is done; return whether something is left for the pump.
 
-    It is no fault of the job's.
+    That is what another transaction holds, and what cannot be counted, which is no fault of the
+    job's.
     """
     try:
         with transaction.atomic(using=database), connections[database].cursor() as cursor:
-            batches.settle(cursor, [batch_id])
+            return batches.is_left(cursor, [batch_id])
     except DatabaseError as error:
         if is_of_the_moment(error) or connections[database].needs_rollback:
             raise
+        return True
 
 
 def _value_of(attempt: Attempt, call: TaskCall) -> Any:

@@ -78,6 +78,7 @@ class Outcome:
     *interrupted*: the job was begun, and ends or is handed back because of the worker.
     *replaced*: the outcome that the server refuses, instead of which it is written.
     *control*: what the job is to have before it begins.
+    *leaves_batch*: it is stored, and its batch is still to be counted.
     """
 
     kind: Kind
@@ -93,6 +94,7 @@ class Outcome:
     sent: bool = False
     replaced: Outcome | None = None
     control: Control | None = None
+    leaves_batch: bool = False
     # When to write it again if its row is locked or refused, and how long after the last time.
     due: float = 0.0
     pause: float = 0.0

@@ -2,7 +2,8 @@
 
 The pump counts what it finishes. Left are batches that it could not lock, changes by those who
 count nothing (a cancel, a rescue, plain SQL), and what a killed worker left behind. This duty finds
-them: once a second while there are some or jobs are running, else with the look for jobs.
+them: once a second while there are some or jobs are running, else with the look for jobs; in a
+drain, which must not end before, with each look.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Batches(Duty):
 
     def due_at(self, now: float) -> float:
         due = self._looked_at + min(BUSY_SECONDS, self._state.options.poll_interval)
+        if self._state.options.drain:
+            return min(due, self._look.due_at(now))
         is_busy = bool(self._state.held) or not self._is_empty or self._looked_at == -math.inf
         return due if is_busy else max(due, self._look.due_at(now))
 

@@ -44,8 +44,8 @@ def test_an_enqueue_without_the_app_says_what_is_missing() -> None:
     ("words", "names"),
     [
         ([], ["explain", "requeue", "tokens"]),
-        (["schedules"], ["backfill"]),
-        (["tokens"], ["rotate"]),
+        (["schedules", "shop"], ["backfill"]),
+        (["tokens", "node-1"], ["rotate"]),
     ],
 )
 def test_without_an_action_the_command_names_them(
@@ -84,6 +84,33 @@ def test_options_of_all_commands_may_come_last(words: list[str]) -> None:
     flags = vars(parser.parse_args(["--settings", "shop.settings", "--no-color", *words]))
     assert (flags["settings"], flags["no_color"]) == ("shop.settings", True)
     assert (flags["verbosity"], flags["pythonpath"], flags["traceback"]) == (1, None, False)
+
+
+WITH_VERBS = {
+    "limits": ["--json"],
+    "schedules": ["--json"],
+    "tokens": ["--all", "--json"],
+    "workers": ["--json"],
+    "workflows": ["--unfinished", "--limit", "3", "--json"],
+}
+
+
+def test_an_action_with_verbs_lists_without_one_and_with_list() -> None:
+    """Its flags stand on either side of the word."""
+    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    assert {each.prog.split()[-1] for each in parsers_of(parser) if verbs_of(each)} == {*WITH_VERBS}
+    for action, flags in WITH_VERBS.items():
+        bare = parser.parse_args([action])
+        assert parser.parse_args([action, "list"]) == bare
+        full = parser.parse_args([action, *flags])
+        assert full != bare
+        assert parser.parse_args([action, "list", *flags]) == full
+        assert parser.parse_args([action, *flags, "list"]) == full
+
+
+def verbs_of(parser: Any) -> list[Any]:
+    """Return what an action takes as its verb."""
+    return [action for action in parser._actions if action.dest == "verb"]
 
 
 def parsers_of(parser: Any) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
 
@@ -40,6 +40,13 @@ COMMON: dict[tuple[str, ...], dict[str, Any]] = {
     ("--force-color",): {"action": "store_true"},
 }
 
+# Of what lists something, beside its own.
+JSON: dict[str, dict[str, Any]] = {
+    "--json": {"action": "store_true", "help": "Print JSON for programs."}
+}
+# What an action with verbs does without one.
+LIST = "list"
+
 
 class ActionParser(CommandParser):
     """Reads what follows the name of an action, the options of all commands included."""
@@ -63,6 +70,21 @@ def add_action(
     return actions.add_parser(
         name, help=help, description=description or help, epilog=epilog, formatter_class=form
     )
+
+
+def add_verbs(parser: Any, flags: Mapping[str, Mapping[str, Any]], *, help: str) -> Any:
+    """Return what adds verbs to an action which lists without one, and with the verb `list`.
+
+    *flags* are those of the list; they may stand on either side of that verb.
+    """
+    verbs = parser.add_subparsers(dest="verb")
+    parser.set_defaults(verb=LIST)
+    listing = add_action(verbs, LIST, help=help, description=parser.description)
+    for flag, kind in flags.items():
+        parser.add_argument(flag, **kind)
+        # Left out it leaves what was given before the verb.
+        listing.add_argument(flag, **{**kind, "default": argparse.SUPPRESS})
+    return verbs
 
 
 def job_id(text: str) -> int:

@@ -18,7 +18,7 @@ from django_pgjobs.limits import (
     reset_rate,
     tell_workers,
 )
-from django_pgjobs.management.arguments import add_action
+from django_pgjobs.management.arguments import JSON, LIST, add_action, add_verbs
 from django_pgjobs.management.limit_tables import show_limits, shown_number
 from django_pgjobs.management.printing import Write, in_english
 from django_pgjobs.management.spelling import tell_doubts
@@ -120,8 +120,7 @@ def add_limits(actions: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    verbs = parser.add_subparsers(dest="verb")
+    verbs = add_verbs(parser, JSON, help="Show all limits, as without a verb.")
     for name, kind in KINDS.items():
         verb = add_action(verbs, name, help=kind.help, epilog=f"\nexample:\n  {kind.example}\n")
         verb.add_argument("name", help="As `jobs limits` prints it; one that is new is made.")
@@ -139,14 +138,12 @@ def add_limits(actions: Any) -> None:
 
 
 @in_english()
-def handle(
-    write: Write, tell: Write, screen: Any, *, verb: str | None, json: bool, **flags: Any
-) -> None:
+def handle(write: Write, tell: Write, screen: Any, *, verb: str, json: bool, **flags: Any) -> None:
     """Show the limits, or change one.
 
     Raise ValueError for what a limit cannot be, CommandError for one that is not there.
     """
-    if verb is None:
+    if verb == LIST:
         show_limits(write, screen, as_json=json)
     elif verb == "remove":
         _remove(write, flags["kind"], flags["name"])

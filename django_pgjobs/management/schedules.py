@@ -12,7 +12,15 @@ from django.utils import timezone
 
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
-from django_pgjobs.management.arguments import add_action, end_instant, instant, whole_number
+from django_pgjobs.management.arguments import (
+    JSON,
+    LIST,
+    add_action,
+    add_verbs,
+    end_instant,
+    instant,
+    whole_number,
+)
 from django_pgjobs.management.enqueueing import read_arguments
 from django_pgjobs.management.pausing import pause_text
 from django_pgjobs.management.printing import Write, in_english, json_text, write_table
@@ -27,8 +35,8 @@ from django_pgjobs.schedules.words import MARKS, is_infinite, state_of, when_of
 from django_pgjobs.values.moments import aware
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
-OF_LIST = """
-Lists all schedules.
+DESCRIPTION = """
+Lists all schedules. With a verb it says when they are due, or changes one.
 
   state  active, paused, late: no worker took it in time; failing and broken: it has an error, told
          below, with which it goes on or cannot; ended; retired: no worker declares it any more
@@ -40,9 +48,14 @@ Lists all schedules.
 
 def add_schedules(actions: Any) -> None:
     """Add the action to those of `jobs`."""
-    parser = add_action(actions, "schedules", help="Look at schedules, run, pause and skip them.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    _add_looks(verbs)
+    parser = add_action(
+        actions,
+        "schedules",
+        help="Look at schedules, run, pause and skip them.",
+        description=DESCRIPTION,
+    )
+    verbs = add_verbs(parser, JSON, help="List all schedules, as without a verb.")
+    _add_next(verbs)
     run = add_action(verbs, "run", help="Enqueue a job of a schedule now.")
     run.add_argument(
         "--args",
@@ -66,14 +79,7 @@ def add_schedules(actions: Any) -> None:
     taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
 
 
-def _add_looks(verbs: Any) -> None:
-    listing = add_action(
-        verbs,
-        "list",
-        help="List all schedules.",
-        description=OF_LIST,
-    )
-    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
+def _add_next(verbs: Any) -> None:
     following = add_action(verbs, "next", help="Print when schedules are due next.")
     following.add_argument("name", nargs="?", help="Only this one (default: all).")
     following.add_argument(
@@ -105,7 +111,7 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
     discover_tasks()
     name: Any = flags.get("name")
     verbs = {
-        "list": lambda: _list(write, as_json=flags["json"]),
+        LIST: lambda: _list(write, as_json=flags["json"]),
         "next": lambda: _next(write, name, flags["count"], flags["after"]),
         "run": lambda: _run(write, name, flags["arguments"], by=flags["by"]),
         "pause": lambda: _pause(write, name, by=flags["by"], reason=flags["reason"]),

@@ -11,7 +11,14 @@ from django.utils import timezone
 
 from django_pgjobs.http.access import VERBS
 from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
-from django_pgjobs.management.arguments import add_action, span, whole_number
+from django_pgjobs.management.arguments import (
+    JSON,
+    LIST,
+    add_action,
+    add_verbs,
+    span,
+    whole_number,
+)
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.spelling import tell_doubts
 from django_pgjobs.models import Token
@@ -23,8 +30,8 @@ COLUMNS = ("id", "name", "prefix", "verbs", "queues", "tasks", "per_second", "cr
 TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
 
 DESCRIPTION = """
-Makes, lists, rotates and revokes the tokens with which programs in any language use the HTTP API:
-Authorization: Bearer pgj_...
+Lists the tokens with which programs in any language use the HTTP API: Authorization: Bearer pgj_...
+With a verb it makes, rotates and revokes them.
 """
 EPILOG = """
 A token may
@@ -46,6 +53,8 @@ token may work for five more seconds, while a web process remembers it. A worker
 with the token that claimed them: after a rotation let it finish what it runs, and start it with the
 new one.
 """
+# Those of the list, beside --json.
+FLAGS = {"--all": {"action": "store_true", "help": "Also those that have ended."}}
 
 
 def add_tokens(actions: Any) -> None:
@@ -57,7 +66,7 @@ def add_tokens(actions: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs = add_verbs(parser, FLAGS | JSON, help="List the valid tokens, as without a verb.")
     create = add_action(
         verbs,
         "create",
@@ -65,9 +74,6 @@ def add_tokens(actions: Any) -> None:
         epilog=EPILOG,
     )
     _add_scope(create)
-    listing = add_action(verbs, "list", help="List the valid tokens.")
-    listing.add_argument("--all", action="store_true", help="Also those that have ended.")
-    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
     revoke = add_action(verbs, "revoke", help="End tokens.")
     revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id", help="As list prints.")
     rotate = add_action(
@@ -121,7 +127,7 @@ def handle(write: Write, tell: Write, *, verb: str, **flags: Any) -> None:
 
     Raise CommandError or ValueError if that is not possible.
     """
-    if verb == "list":
+    if verb == LIST:
         _list(write, only_valid=not flags["all"], as_json=flags["json"])
     elif verb == "create":
         _create(write, tell, flags["name"], _scope_of(flags), by=flags["by"])

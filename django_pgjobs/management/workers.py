@@ -8,7 +8,14 @@ from django.core.management.base import CommandError
 from django.db.models import QuerySet
 
 from django_pgjobs.control.workers import Workers, heartbeat_of, read_workers, state_of
-from django_pgjobs.management.arguments import add_action, some_text, worker_name
+from django_pgjobs.management.arguments import (
+    JSON,
+    LIST,
+    add_action,
+    add_verbs,
+    some_text,
+    worker_name,
+)
 from django_pgjobs.management.printing import Write, in_english, json_text, width_of, write_table
 from django_pgjobs.management.reading import reading
 from django_pgjobs.models import Worker
@@ -76,8 +83,7 @@ def add_workers(actions: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    verbs = parser.add_subparsers(dest="verb")
+    verbs = add_verbs(parser, JSON, help="Show the workers, as without a verb.")
     for name, (does, *_) in VERBS.items():
         example = f"\nexample:\n  manage.py jobs workers {name} 17\n"
         verb = add_action(verbs, name, help=does, epilog=example)
@@ -91,9 +97,9 @@ def add_workers(actions: Any) -> None:
         )
 
 
-def handle(write: Write, screen: Any, *, verb: str | None, **flags: Any) -> None:
+def handle(write: Write, screen: Any, *, verb: str, **flags: Any) -> None:
     """Show the workers, or give an order; raise CommandError if not all were in a state for it."""
-    if verb is None:
+    if verb == LIST:
         _show(write, screen, as_json=flags["json"])
     elif None in flags["workers"]:
         _order_all(write, verb)

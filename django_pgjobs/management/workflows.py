@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management.arguments import add_action, count, job_id
+from django_pgjobs.management.arguments import JSON, LIST, add_action, add_verbs, count, job_id
 from django_pgjobs.management.one_workflow import COUNTS, counts_of, find_batch, show_workflow
 from django_pgjobs.management.printing import (
     Write,
@@ -63,6 +63,11 @@ OF_CANCEL = """
 Cancels a batch and all below it: jobs that wait end as cancelled, those that run are asked to end.
 Workers go on with that, 1,000 jobs at a time. To take it back: retry --cancelled.
 """
+# Those of the list, beside --json.
+FLAGS: dict[str, dict[str, Any]] = {
+    "--unfinished": {"action": "store_true", "help": "Only those that are not complete."},
+    "--limit": {"type": count, "default": 20, "metavar": "N", "help": "Default: 20."},
+}
 
 
 def add_workflows(actions: Any) -> None:
@@ -74,12 +79,7 @@ def add_workflows(actions: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument(
-        "--unfinished", action="store_true", help="Only those that are not complete."
-    )
-    parser.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-    verbs = parser.add_subparsers(dest="verb")
+    verbs = add_verbs(parser, FLAGS | JSON, help="List workflows, as without a verb.")
     for name, does, description in (
         ("show", "Print a workflow, what it waits for, and what failed.", OF_SHOW),
         ("retry", "Run the failed part of a workflow again.", OF_RETRY),
@@ -100,12 +100,10 @@ def add_workflows(actions: Any) -> None:
             )
 
 
-def handle(
-    write: Write, tell: Write, *, verb: str | None, json: bool = False, **flags: Any
-) -> None:
+def handle(write: Write, tell: Write, *, verb: str, json: bool, **flags: Any) -> None:
     """List workflows, or show or change one; raise CommandError if that cannot be."""
     try:
-        if verb is None:
+        if verb == LIST:
             unfinished = flags["unfinished"]
             _list(write, tell, unfinished=unfinished, limit=flags["limit"], as_json=json)
         elif verb == "show":

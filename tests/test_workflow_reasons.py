@@ -34,7 +34,7 @@ def test_a_gather_and_the_job_that_failed_say_why_it_was_not_run() -> None:
         assert [reason.code for reason in batch.explain().reasons] == ["complete"]
     finished, not_run = explain(job_id).reasons
     assert (finished.code, not_run.code) == ("finished", "not_run")
-    assert f"is not run: batch {gather.pk}, batch {after.pk}. Retry its batch" in str(not_run)
+    assert f"is not run: batch {gather.pk}, batch {after.pk}. Retry its batch: " in str(not_run)
 
 
 def test_the_page_of_a_job_that_failed_says_what_was_not_run(admin_client: Client) -> None:
@@ -96,7 +96,7 @@ def test_what_the_job_advises_lets_the_gather_run_after_a_cancel_too() -> None:
         gather = flow.gather(tasks.echo.s())
     flow.cancel()
     run_jobs()
-    assert "Retry its batch" in str(explain(job_id).reasons[1])
+    assert "Retry its batch, with what was cancelled: " in str(explain(job_id).reasons[1])
     flow.retry(cancelled=True)
     run_jobs()
     assert gather.counts().successful == 1

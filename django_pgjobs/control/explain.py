@@ -104,13 +104,19 @@ def _not_run(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     """Yield what was not run for the job's sake."""
     if job.status == JobStatus.SUCCESSFUL:
         return
-    found = queries.list_not_run(cursor, job.id, max_batches=MAX_NAMED)
+    found, has_cancelled = queries.list_not_run(cursor, job.id, max_batches=MAX_NAMED)
     if found:
         text = _(
             "What follows its batch and needs all to succeed (gather, then) is not run: "
-            "%(batches)s. Retry its batch, with what was cancelled: that runs when all before it "
-            "has succeeded."
+            "%(batches)s. Retry its batch: that runs when all before it has succeeded."
         )
+        # The batch counts a cancelled job a moment later.
+        if has_cancelled or job.status == JobStatus.CANCELLED:
+            text = _(
+                "What follows its batch and needs all to succeed (gather, then) is not run: "
+                "%(batches)s. Retry its batch, with what was cancelled: that runs when all before "
+                "it has succeeded."
+            )
         named = ", ".join(f"batch {batch_id}" for batch_id in found)
         yield Reason("not_run", text % {"batches": named})
 

@@ -167,10 +167,14 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def list_not_run(cursor: Cursor, job_id: int, *, max_batches: int) -> list[int]:
-    """Return the batches that were not begun because a job failed or was cancelled."""
+def list_not_run(cursor: Cursor, job_id: int, *, max_batches: int) -> tuple[list[int], bool]:
+    """Return the batches that were not begun because a job failed or was cancelled.
+
+    And whether something was cancelled in its batch, or in those that this is in.
+    """
     params = {"id": job_id, "max_batches": max_batches}
-    return [batch_id for (batch_id,) in fetch(cursor, "list_not_run", params)]
+    rows = fetch(cursor, "list_not_run", params)
+    return [batch_id for batch_id, _ in rows], any(has_cancelled for _, has_cancelled in rows)
 
 
 def list_unsealed(

@@ -94,6 +94,8 @@ def test_what_is_muted_is_told_as_such(run: Any) -> None:
     assert end == "nothing else is wrong."
     [told] = json.loads(run("--json"))
     assert (told["muted_by"], told["mute_reason"]) == ("ann", "a new\nqueue")
+    Mute.objects.update(muted_by="")
+    assert run("--fail").startswith("muted until ")
 
 
 def test_a_limit_that_only_a_task_names_is_told_and_one_that_jobs_wait_for_once(

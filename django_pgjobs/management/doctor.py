@@ -95,7 +95,8 @@ def _name(notice: Notice) -> str:
 def _muted_text(notice: Notice, mute: MuteRow, now: datetime) -> str:
     said = notice.text or f"{KINDS[notice.kind]}: {notice.subject}"
     until = moment_in_words(mute.until, now)
-    return f"muted by {mute.muted_by} until {until}, because: {mute.reason}: {said}"
+    by = f" by {mute.muted_by}" if mute.muted_by else ""
+    return f"muted{by} until {until}, because: {mute.reason}: {said}"
 
 
 def _as_values(notice: Notice, mute: MuteRow | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -69,6 +70,9 @@ def test_a_warning_is_muted_and_shown_below(admin_client: Client) -> None:
     text = admin_client.get(HOME).content.decode()
     assert "1 warning is muted" in text
     assert "by admin: known" in text
+    Mute.objects.update(muted_by="")
+    text = admin_client.get(HOME).content.decode()
+    assert re.search(r"Muted until [^<]*\d[^<b]*: known", text)
     entry = LogEntry.objects.get()
     assert entry.object_repr == "unserved reports"
     assert entry.change_message == "mute: known"

@@ -102,10 +102,19 @@ class OldestJob(NamedTuple):
     has_keys: bool
 
 
+class HeldJobs(NamedTuple):
+    """How many of the oldest live jobs wait for a decision, as a predecessor failed.
+
+    *first_id* is one of them, None without any.
+    """
+
+    number: int = 0
+    first_id: int | None = None
+
+
 class Signs(NamedTuple):
     """What was read; the backlog of each queue, and what waits in vain in it.
 
-    *held*: of the oldest live jobs so many wait for a decision, as a predecessor failed.
     Behind them what `list_missing_rates` and `list_long_runs` return.
     """
 
@@ -117,7 +126,7 @@ class Signs(NamedTuple):
     vain: dict[str, RateLimitedQueue] = {}
     unknown: Sequence[UnknownPath] = ()
     oldest: Sequence[OldestJob] = ()
-    held: int = 0
+    held: HeldJobs = HeldJobs()
     missing_rates: Sequence[MissingRate] = ()
     long_runs: Sequence[LongRun] = ()
 
@@ -186,7 +195,7 @@ def _signs_of(
         _vain_of(vain),
         [UnknownPath(**row) for row in unknown],
         [OldestJob(**row | {"since": _instant(row["since"])}) for row in oldest],
-        held,
+        HeldJobs(**held),
         [MissingRate(**row) for row in missing],
         [LongRun(**run | {"now": datetime.fromisoformat(run["now"])}) for run in runs],
     )

@@ -20,7 +20,7 @@ from django_pgjobs.control.stuck import Stuck
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation, StandingBatch, TroubledSchedule
 from django_pgjobs.queries.rate_limits import MissingRate
-from django_pgjobs.queries.signs import Ended, FailingTask
+from django_pgjobs.queries.signs import Ended, FailingTask, HeldJobs
 from django_pgjobs.warnings.notices import HARM, MAX_NAMED, Notice
 from django_pgjobs.warnings.of_queues import (
     Why,
@@ -202,16 +202,17 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         yield Notice("batch", text % {"name": name}, str(batch.id))
 
 
-def _held_jobs(number: int) -> Iterator[Notice]:
-    if number:
+def _held_jobs(held: HeldJobs) -> Iterator[Notice]:
+    if held.number:
         text = ngettext(
-            "%(jobs)s of the oldest jobs is held, because a job before it failed: requeue that "
-            "one, run this one all the same, or cancel it.",
-            "%(jobs)s of the oldest jobs are held, because a job before them failed: requeue that "
-            "one, run these all the same, or cancel them.",
-            number,
+            "Job %(id)s, one of the oldest, is held, because a job before it failed (its page "
+            "names that): requeue that one, run this one all the same, or cancel it.",
+            "%(jobs)s of the oldest jobs, such as %(id)s, are held, because a job before them "
+            "failed (its page names that): requeue that one, run these all the same, or cancel "
+            "them.",
+            held.number,
         )
-        yield Notice("held", text % {"jobs": counted(number)})
+        yield Notice("held", text % {"jobs": counted(held.number), "id": str(held.first_id)})
 
 
 def _pauses(seen: Situation) -> Iterator[Notice]:

@@ -173,9 +173,11 @@ def test_jobs_that_wait_for_a_decision_are_told_of(admin_client: Client) -> None
     make_worker()
     make_job(hold="dependencies", waits_for=1)
     assert texts() == []
-    ids = make_jobs(2, hold="predecessor failed")
+    ids = make_jobs(1, hold="predecessor failed")
+    assert texts()[0].startswith(f"Job {ids[0]}, one of the oldest, is held, because a job before ")
+    ids += make_jobs(1, hold="predecessor failed")
     [notice] = notices()
-    assert notice.text.startswith("2 of the oldest jobs are held, because a job before them failed")
+    assert notice.text.startswith(f"2 of the oldest jobs, such as {ids[0]}, are held, because a ")
     assert notice.kind == "held"
     assert set(ids) < linked_ids(admin_client, notice)
 

@@ -19,7 +19,11 @@ def quoted(text: str) -> str:
     return text if re.fullmatch(r"[\w.:-]+", text) else in_quotes(text)
 
 
-def search_address(listed: str, term: str, value: str) -> str:
-    """Return the address of the list, at *listed*, searched for *value* as *term*."""
-    query = urlencode({"q": f"{term}:{in_quotes(value)}"})
+def search_address(listed: str, term: str, value: str, *, status: str = "") -> str:
+    """Return the address of the list, at *listed*, searched for *value* as *term*.
+
+    And for a *status*, if one is given.
+    """
+    also = f" status:{status}" if status else ""
+    query = urlencode({"q": f"{term}:{in_quotes(value)}{also}"})
     return f"{listed}?{query}"

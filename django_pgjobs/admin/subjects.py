@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -23,11 +24,17 @@ from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import JobStatus
 
 # Jobs of a row that its page shows.
 MAX_JOBS = 20
 # Seconds that reading them may take.
 JOBS_SECONDS = 1.0
+# How many of the newest are counted by status, and how many seconds that may take.
+MAX_COUNTED = 1_000
+COUNT_SECONDS = 0.3
+# The statuses of which it is told, those first that people look for.
+TOLD = (JobStatus.FAILED, JobStatus.RUNNING, JobStatus.READY)
 # What is shown of a job; the values of its task stay where they are.
 COLUMNS = (
     "status", "task_path", "queue_name", "enqueued_at", "due_at", "started_at", "finished_at",
@@ -50,6 +57,21 @@ class JobOfRow(NamedTuple):
     job: Job
     url: str
     actions: list[tuple[str, str]]
+
+
+class StatusCount(NamedTuple):
+    """How many of the newest jobs of a row have a status, and the address of the list of these."""
+
+    status: JobStatus
+    number: int
+    url: str
+
+
+class StatusCounts(NamedTuple):
+    """How many of the newest jobs of a row have each status; *is_cut*: there are older ones."""
+
+    numbers: Counter[str]
+    is_cut: bool
 
 
 class JobsOfRowMixin(Base):
@@ -100,21 +122,25 @@ class JobsOfRowMixin(Base):
         """Draw the newest jobs about *row*."""
         user = getattr(row, "_pgjobs_viewer", None)
         jobs: list[Job] | None = []
+        counts = None
         if user is not None:
             found = narrow(user, Verb.VIEW, Job.objects.for_subject(row))
             jobs = read_within_budget(found)
+            counts = count_statuses(found, jobs or [])
         site = self.admin_site
         is_linked = site.is_registered(Job)
         entries = [JobOfRow(job, "", []) for job in jobs or []]
         if is_linked:
             entries = list(_entries(site, user, jobs or []))
-        listed = _url(site, "changelist") if is_linked else ""
+        listed, subject = _url(site, "changelist") if is_linked else "", subject_of(row)
         context = {
             "jobs": entries,
             "has_actions": any(entry.actions for entry in entries),
             "is_too_slow": jobs is None,
             "has_more": len(entries) == MAX_JOBS,
-            "all_url": search_address(listed, "subject", subject_of(row)) if is_linked else "",
+            "all_url": search_address(listed, "subject", subject) if is_linked else "",
+            "counts": list(_status_counts(counts, listed, subject)) if counts else [],
+            "max_counted": MAX_COUNTED if counts and counts.is_cut else None,
         }
         return render_to_string("admin/pgjobs/jobs_of_row.html", context)
 
@@ -147,10 +173,35 @@ def without(names: Sequence[Any], name: str) -> list[Any]:
 def read_within_budget(jobs: models.QuerySet[Job]) -> list[Job] | None:
     """Return the newest of *jobs*, None if that takes too long."""
     try:
-        with time_budget(job_database(), JOBS_SECONDS):
+        with time_budget(job_database(), JOBS_SECONDS, walks=True):
             return list(jobs.only(*COLUMNS).order_by("-pk")[:MAX_JOBS])
     except TooSlow:
         return None
+
+
+def count_statuses(found: models.QuerySet[Job], newest: Sequence[Job]) -> StatusCounts | None:
+    """Count by status the newest of the jobs that are *found*, None if that takes too long.
+
+    *newest* are those that are shown, of which a row often has no others.
+    """
+    if len(newest) < MAX_JOBS:
+        return StatusCounts(Counter(job.status for job in newest), is_cut=False)
+    statuses = found.order_by("-pk").values_list("status", flat=True)
+    try:
+        with time_budget(job_database(), COUNT_SECONDS, walks=True):
+            read = list(statuses[: MAX_COUNTED + 1])
+    except TooSlow:
+        return None
+    return StatusCounts(Counter(read[:MAX_COUNTED]), is_cut=len(read) > MAX_COUNTED)
+
+
+def _status_counts(counts: StatusCounts, listed: str, subject: str) -> Iterator[StatusCount]:
+    """Yield the numbers that are told; *listed* is the address of the list, "" without one."""
+    for status in TOLD:
+        number = counts.numbers[status]
+        is_linked = bool(listed and number)
+        url = search_address(listed, "subject", subject, status=status) if is_linked else ""
+        yield StatusCount(status, number, url)
 
 
 def _entries(site: admin.AdminSite, user: Any, jobs: list[Job]) -> Iterator[JobOfRow]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
+from urllib.parse import unquote_plus
 
 import pytest
 from django.contrib import admin
@@ -14,14 +16,16 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_pgjobs.admin import JobsOfRowMixin
+from django_pgjobs.admin import JobsOfRowMixin, subjects
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from tests.factories import make_job, make_jobs
+from tests.planner import KNOWN, forget_jobs, rows_read
 from tests.tasks import add
 from tests.test_admin import HOSTILE, NOW, page
 
 pytestmark = pytest.mark.django_db
+JOBS = ["pgjobs_job_live", "pgjobs_job_finished"]
 
 
 class Plain(JobsOfRowMixin, admin.ModelAdmin):  # type: ignore[type-arg]
@@ -115,6 +119,61 @@ def test_the_newest_twenty_are_shown_with_a_link_to_all(admin_user: User, group:
         assert f'"{column}"' not in about_jobs
 
 
+def counts_in(text: str) -> list[str]:
+    """Return the line that tells how many jobs there are, in words, and where each leads."""
+    [line] = re.findall(r'<div class="pgjobs-row pgjobs-counts">(.*?)</div>', text, re.DOTALL)
+    lead = re.findall(r"<span>([^<]*)</span>", line)
+    of_one = r'<(?:a href="([^"]*)"|span[^>]*)><span class="pgjobs-.*?</span> (\w+)</span> (\d+)'
+    parts = re.findall(of_one, line)
+    told = [f"{label} {number} {unquote_plus(url)}".strip() for url, label, number in parts]
+    return [*lead, *told]
+
+
+def test_failed_jobs_that_are_too_old_to_be_shown_are_counted(
+    admin_user: User, admin_client: Client, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = f"auth.group:{group.pk}"
+    failed = make_jobs(4, subject=subject, status="failed", finished_at=NOW)
+    make_jobs(21, subject=subject, status="successful", finished_at=NOW)
+    make_jobs(2, subject=subject)
+    other = make_job(subject="auth.group:0", status="failed", finished_at=NOW)
+    listed = f'{page("job", "changelist")}?q=subject:"{subject}" status:'
+    text = read_row(Plain, admin_user, group)
+    assert text.count("✕") == 1
+    assert counts_in(text) == [f"Failed 4 {listed}failed", "Running 0", f"Ready 2 {listed}ready"]
+    found = admin_client.get(f"{listed}failed").content.decode()
+    assert [f"#{each}" in found for each in (*failed, other)] == [True] * 4 + [False]
+    monkeypatch.setattr(subjects, "MAX_COUNTED", 24)
+    text = read_row(Plain, admin_user, group)
+    assert counts_in(text)[:2] == ["Of the newest 24 jobs:", f"Failed 1 {listed}failed"]
+
+
+def test_jobs_that_are_all_shown_are_counted_without_asking_again(
+    admin_user: User, group: Group
+) -> None:
+    make_jobs(3, subject=f"auth.group:{group.pk}", status="failed", finished_at=NOW)
+    with CaptureQueriesContext(connection) as queries:
+        text = read_row(Plain, admin_user, group)
+    assert len([q for q in queries if 'FROM "pgjobs_job"' in q["sql"]]) == 2
+    assert [each.split(" /")[0] for each in counts_in(text)] == ["Failed 3", "Running 0", "Ready 0"]
+
+
+@pytest.mark.parametrize("known", KNOWN)
+def test_the_jobs_of_other_rows_are_not_read(admin_user: User, group: Group, known: str) -> None:
+    make_jobs(50, subject=f"auth.group:{group.pk}", status="failed", finished_at=NOW)
+    make_jobs(1_000, subject="auth.group:0", status="failed", finished_at=NOW)
+    make_jobs(1_000, subject="auth.group:0")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE pgjobs_job_live, pgjobs_job_finished")
+        forget_jobs(cursor, known)
+        before = sum(rows_read(cursor, table) for table in JOBS)
+        found = Job.objects.for_subject(group)  # type: ignore[attr-defined]
+        counts = subjects.count_statuses(found, subjects.read_within_budget(found) or [])
+        read = sum(rows_read(cursor, table) for table in JOBS) - before
+    assert counts == ({"failed": 50}, False)
+    assert read <= 20 + 50
+
+
 def test_people_without_the_permission_do_not_see_jobs(group: Group) -> None:
     make_job(subject=f"auth.group:{group.pk}")
     user = User.objects.create_user("staff", is_staff=True)
@@ -171,7 +230,7 @@ def test_a_row_that_is_not_saved_yet_has_no_jobs(admin_user: User) -> None:
 def test_jobs_that_take_too_long_do_not_hold_up_the_row(
     admin_user: User, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(*args: Any) -> Any:
+    def slow(*args: Any, **limits: Any) -> Any:
         raise TooSlow
 
     monkeypatch.setattr("django_pgjobs.admin.subjects.time_budget", slow)

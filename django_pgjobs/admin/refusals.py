@@ -9,6 +9,8 @@ import re
 
 from django.utils.translation import get_language, gettext_lazy
 
+from django_pgjobs.status import JobStatus
+
 # What begins like this, and how it is said.
 KNOWN = [
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), said)
@@ -88,6 +90,33 @@ KNOWN = [
             r"expected \w+ to take at most (?P<most>\d+) bytes as JSON.*",
             gettext_lazy("Expected at most %(most)s bytes."),
         ),
+        (
+            r"locked by another transaction\. .*",
+            gettext_lazy("locked by another transaction. Try again when that has ended."),
+        ),
+        (
+            r"an open workflow or a waiting job needs it, .*",
+            gettext_lazy(
+                "an open workflow or a waiting job needs it, or another transaction has locked it."
+            ),
+        ),
+        (
+            r"(job \d+ is not requeued: )?its batch (?P<batch>\d+) was cancelled\. .*",
+            gettext_lazy("its batch %(batch)s was cancelled. Retry that."),
+        ),
+        (
+            r"(job \d+ is not requeued: )?the workflow of its batch (?P<batch>\d+) is .*",
+            gettext_lazy("the workflow of its batch %(batch)s is being deleted."),
+        ),
+        (r"it does not exist any more\.", gettext_lazy("it does not exist any more.")),
+        (
+            r"it is (?P<status>\w+) by now\.",
+            gettext_lazy("its status is “%(status)s” by now."),
+        ),
+        (
+            r"the database refused it: (?P<said>.*)",
+            gettext_lazy("the database refused it: %(said)s"),
+        ),
         (r"expected a finite number.*", gettext_lazy("Expected finite numbers.")),
         (
             r"[^:]+: line (?P<line>\d+) column (?P<column>\d+) \(char \d+\)",
@@ -108,5 +137,7 @@ def in_words(error: object) -> str:
             values = found.groupdict()
             if "why" in values:
                 values["why"] = in_words(values["why"])
+            if values.get("status") in JobStatus.values:
+                values["status"] = JobStatus(values["status"]).label
             return str(said) % values
     return text

@@ -19,6 +19,7 @@ from django_pgjobs.control.changing import (
     requeue_jobs,
     reschedule_jobs,
 )
+from django_pgjobs.control.leaving import Why, why_locked, why_not_deleted, why_not_requeued
 from django_pgjobs.models.batch_states import in_open, is_of_open
 from django_pgjobs.permissions import Verb
 from django_pgjobs.queries import bulk, jobs, notifications
@@ -54,7 +55,8 @@ class Action:
 
     *suits* is the condition on the jobs that it is for, *statuses* are those that they can have;
     *apply* changes those of the given ids that still meet it, in the open transaction. *spared*, if
-    given: the action is for all jobs of *statuses* but those that meet this condition.
+    given: the action is for all jobs of *statuses* but those that meet this condition. *why* says
+    what keeps a job that is still one of its.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Action:
     suits: Callable[[ChosenOptions], Q]
     apply: Callable[[Cursor, list[int], ChosenOptions], Effect]
     spared: Q | None = None
+    why: Why = why_locked
 
 
 def _when(options: ChosenOptions) -> RunTimes:
@@ -161,6 +164,7 @@ ACTIONS = {
             (JobStatus.READY, *_FINISHED),
             _suits_requeue,
             _requeue,
+            why=why_not_requeued,
         ),
         Action(
             "run_now",
@@ -210,6 +214,7 @@ ACTIONS = {
             _suits_delete,
             _delete,
             in_open(),
+            why_not_deleted,
         ),
         Action("export", _("Export"), Verb.VIEW, _ALL, at_any_status(*_ALL), _refuse),
     )

@@ -21,13 +21,13 @@ from django_pgjobs.bulk.actions import ACTIONS, Action, ChosenOptions, retry_tre
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import Position, Walk, allowed_to
-from django_pgjobs.control.changing import Effect, do_to_most
+from django_pgjobs.control.changing import Effect, do_to_most, refusal_text
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.crossing import seeing_commits
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.values.words import with_text
 
 logger = logging.getLogger("django_pgjobs.bulk")
@@ -40,10 +40,29 @@ COUNT_SECONDS = 20.0
 
 
 class Page(NamedTuple):
-    """What one page came to: the ids that it changed; is there another one?"""
+    """What one page came to: the ids that it changed; is there another one?
+
+    *passed_over* is the first that it left as it was, *refused* what the server said of that one.
+    """
 
     changed: list[int]
     goes_on: bool
+    passed_over: int | None = None
+    refused: str = ""
+
+
+class PassedOver(NamedTuple):
+    """A job that a change left as it was, and why."""
+
+    job_id: int
+    why: str
+
+
+class Done(NamedTuple):
+    """What a change came to: the ids of the jobs that it changed, and one that it passed over."""
+
+    changed: list[int]
+    passed_over: PassedOver | None
 
 
 def create_change(
@@ -85,14 +104,35 @@ def run_page(change_id: int) -> Page:
         raise
 
 
-def run_change(change_id: int) -> list[int]:
-    """Do all pages of a change; return the ids of the jobs that were changed."""
+def run_change(change_id: int) -> Done:
+    """Do all pages of a change; return what it came to."""
     changed: list[int] = []
+    example = None
     page = Page([], True)
     while page.goes_on:
         page = run_page(change_id)
         changed += page.changed
-    return changed
+        if page.passed_over is not None and example is None:
+            why = page.refused or _why_passed_over(change_id, page.passed_over)
+            example = PassedOver(page.passed_over, why)
+    return Done(changed, example)
+
+
+def _why_passed_over(change_id: int, job_id: int) -> str:
+    """Return why a change has left a job as it was."""
+    change = BulkChange.objects.using(job_database()).get(pk=change_id)
+    action = ACTIONS[change.verb]
+    jobs = Job.objects.using(job_database()).filter(pk=job_id)
+    status = jobs.values_list("status", flat=True).first()
+    if status is None:
+        return "it does not exist any more."
+    is_same = status in action.statuses
+    if action.spared is None:
+        is_same = jobs.filter(action.suits(change.options)).exists()
+    if not is_same:
+        return f"it is {status} by now."
+    with job_cursor() as cursor:
+        return action.why(cursor, job_id)
 
 
 def count_total(change: BulkChange) -> None:
@@ -142,14 +182,18 @@ def _do_page(change: BulkChange, database: str) -> Page:
     if (tree_id := tree_to_retry(change.verb, selection)) is not None:
         return _retry_tree(change, tree_id, sorted(selection.statuses), database)
     ids, position = _walk(change, user).page(change.position)
-    effect = _apply(change, action, user, ids, database) if ids else Effect()
+    refused: dict[int, str] = {}
+    effect = _apply(change, action, user, ids, refused) if ids else Effect()
     if effect is None:
         text = _("Stopped: %s may not act on the jobs where they would be.")
         return _stop(change, text % user.get_username(), database)
     _add_up(change, len(ids), effect)
     if position is None and root_id:
         trees.delete_batches(root_id)
-    return _save(change, effect, position, database)
+    page = _save(change, effect, position, database)
+    settled = {*effect.changed, *(job_id for job_id, _twin_id in effect.conflicts)}
+    left = next((job_id for job_id in ids if job_id not in settled), None)
+    return page._replace(passed_over=left, refused=refused.get(left or 0, ""))
 
 
 def _retry_tree(change: BulkChange, tree_id: int, statuses: list[str], database: str) -> Page:
@@ -179,14 +223,15 @@ def _save(change: BulkChange, effect: Effect, position: Position | None, databas
 
 
 def _apply(
-    change: BulkChange, action: Action, user: Any, ids: list[int], database: str
+    change: BulkChange, action: Action, user: Any, ids: list[int], refused: dict[int, str]
 ) -> Effect | None:
-    """Do the action to a page of jobs.
+    """Do the action to a page of jobs; note in *refused* what the server said of some.
 
     Return None, with nothing done, if jobs would be moved to where *user* may not act.
     """
+    database = job_database()
     with transaction.atomic(using=database):
-        effect = _act(change, action, ids, database)
+        effect = _act(change, action, ids, refused)
         if action.name == "move" and is_narrowed(user, action.verb):
             moved = Job.objects.using(database).filter(pk__in=effect.changed)
             if narrow(user, action.verb, moved).count() < len(effect.changed):
@@ -195,15 +240,17 @@ def _apply(
     return effect
 
 
-def _act(change: BulkChange, action: Action, ids: list[int], database: str) -> Effect:
+def _act(change: BulkChange, action: Action, ids: list[int], refused: dict[int, str]) -> Effect:
     """Do the action to jobs; leave those that the server refuses, and do the others."""
 
     def act(some: list[int]) -> Effect:
-        with connections[database].cursor() as cursor:
+        with job_cursor() as cursor:
             return action.apply(cursor, some, change.options)
 
     def warn(job_id: int, error: DatabaseError) -> None:
         logger.warning("bulk change refused change=%s job=%s: %s", change.pk, job_id, error)
+        # Behind the first line may stand the whole row, with values that people may not see.
+        refused[job_id] = refusal_text(str(error).partition("\n")[0])
 
     return do_to_most(ids, act, warn)
 

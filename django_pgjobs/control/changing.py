@@ -82,7 +82,7 @@ def is_refused(error: DatabaseError) -> bool:
     return isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.REFUSED
 
 
-def refusal_text(error: DatabaseError) -> str:
+def refusal_text(error: DatabaseError | str) -> str:
     """Return what the server said of a row that it refused, in one line."""
     return f"the database refused it: {' '.join(str(error).split())}."
 

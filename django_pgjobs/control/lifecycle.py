@@ -27,8 +27,9 @@ from django_pgjobs.control.changing import (
     reschedule_jobs,
     times_of,
 )
+from django_pgjobs.control.leaving import requeue_refusal
 from django_pgjobs.exceptions import DuplicateJob, JobError
-from django_pgjobs.queries import batch_retries, jobs
+from django_pgjobs.queries import jobs
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_cursor
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
@@ -102,15 +103,9 @@ def _requeue(
                 job_id=twin_id,
             )
     if effect == Effect():
-        refusal = batch_retries.find_requeue_refusal(cursor, ids[0])
-        if refusal is not None:
-            batch = f"its batch {refusal.batch_id}"
-            why = (
-                f"the workflow of {batch} is being deleted"
-                if refusal.is_deleting
-                else f"{batch} was cancelled. Retry that"
-            )
-            raise JobError(f"job {ids[0]} is not requeued: {why}.")
+        why = requeue_refusal(cursor, ids[0])
+        if why:
+            raise JobError(f"job {ids[0]} is not requeued: {why}")
     return effect
 
 

@@ -17,10 +17,11 @@ from django.db import DatabaseError, connections
 from django.db.models import Model, QuerySet
 
 from django_pgjobs.control.changing import Change, Effect, do_to_most, refusal_text
+from django_pgjobs.control.leaving import Why, why_locked
 from django_pgjobs.control.lifecycle import LOCKED_GAP_SECONDS, LOCKED_SECONDS
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.queries.crossing import seeing_commits
-from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.database import job_cursor, job_database
 from django_pgjobs.status import FINISHED
 from django_pgjobs.values.words import counted
 
@@ -31,13 +32,15 @@ PAGE_JOBS = 1_000
 Jobs = Mapping[int, str]
 
 
-def change_all(found: QuerySet[Any], statuses: Collection[str], change: Change) -> int:
+def change_all(
+    found: QuerySet[Any], statuses: Collection[str], change: Change, why: Why = why_locked
+) -> int:
     """Change the jobs of a QuerySet that have one of *statuses*; return how many were changed.
 
     Raise JobError as `change_pages` does.
     """
     jobs = find_jobs(found, statuses)
-    return sum(change_pages(found, jobs, statuses, change))
+    return sum(change_pages(found, jobs, statuses, change, why))
 
 
 def find_jobs(found: QuerySet[Any], statuses: Collection[str]) -> Jobs:
@@ -75,13 +78,17 @@ def _compares_rows(found: QuerySet[Any]) -> bool:
 
 
 def change_pages(
-    found: QuerySet[Any], jobs: Jobs, statuses: Collection[str], change: Change
+    found: QuerySet[Any],
+    jobs: Jobs,
+    statuses: Collection[str],
+    change: Change,
+    why: Why = why_locked,
 ) -> Iterator[int]:
     """Change *jobs* of a QuerySet page by page; yield how many of each page were changed.
 
     Jobs that another transaction has locked come last, and are tried again for LOCKED_SECONDS in
     all. Raise JobError if some are still to be changed then, or if the database refused to change
-    some. What stays for a twin with its unique key is no reason.
+    some: *why* says what keeps one. What stays for a twin with its unique key is no reason.
     """
     refusals: dict[int, DatabaseError] = {}
     left, deadline = jobs, None
@@ -98,7 +105,7 @@ def change_pages(
         if left:
             time.sleep(LOCKED_GAP_SECONDS)
     if left or refusals:
-        raise JobError(" ".join([*_told_of(left, refusals), "All others were changed."]))
+        raise JobError(" ".join([*_told_of(left, refusals, why), "All others were changed."]))
 
 
 def _pages(jobs: Jobs) -> Iterator[Jobs]:
@@ -159,14 +166,12 @@ def _found_again(found: QuerySet[Any], ids: Collection[int]) -> Collection[int]:
     return set(again.values_list("pk", flat=True)) & set(ids)
 
 
-def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError]) -> Iterator[str]:
+def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError], why: Why) -> Iterator[str]:
     """Yield why some jobs could not be changed."""
     for job_id in list(left)[:1]:
-        yield (
-            f"{counted(len(left), 'job')}, such as {job_id}, could not be changed: locked by "
-            f"another transaction for {LOCKED_SECONDS:g} s (try again when that has ended), of a "
-            "batch that was cancelled (retry that), or of a workflow that is being deleted."
-        )
+        with job_cursor() as cursor:
+            said = why(cursor, job_id)
+        yield f"{counted(len(left), 'job')}, such as {job_id}, could not be changed: {said}"
     for job_id, error in list(refusals.items())[:1]:
         yield (
             f"{counted(len(refusals), 'job')}, such as {job_id}, could not be changed: "

@@ -25,6 +25,7 @@ from django_pgjobs.control.changing import (
     reschedule_jobs,
     times_of,
 )
+from django_pgjobs.control.leaving import Why, why_locked, why_not_deleted, why_not_requeued
 from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import (
@@ -62,7 +63,7 @@ class JobChange:
     *usual* are those that it takes by filters if none is named. *one* changes one job and returns
     what was done, "": nothing. *done* is a word of what is printed, *before_time* what stands
     before the time, None: it has no time. *note* is told by its help. Jobs that *spares* finds are
-    not its own.
+    not its own. *why* says what keeps one of many.
     """
 
     name: str
@@ -75,6 +76,7 @@ class JobChange:
     before_time: str | None = None
     note: str = ""
     spares: Callable[[], Q] | None = None
+    why: Why = why_locked
 
 
 def _cancel_one(job_id: int, when: When) -> str:
@@ -127,6 +129,7 @@ VERBS = (
         _requeue_one,
         "requeued",
         "for",
+        why=why_not_requeued,
     ),
     JobChange(
         "reschedule",
@@ -149,6 +152,7 @@ VERBS = (
         note="Jobs of workflows that are not complete stay, and so do failed ones as long as a\n"
         "waiting job is still to learn of them.\n",
         spares=is_of_open,
+        why=why_not_deleted,
     ),
 )
 DESCRIPTION = """
@@ -339,8 +343,9 @@ def _change_found(
 ) -> None:
     """Change jobs page by page, and write how many were, also if it is interrupted."""
     done, told_at = 0, time.monotonic()
+    change = verb.change(when)
     try:
-        for number in change_pages(found, jobs, verb.statuses, verb.change(when)):
+        for number in change_pages(found, jobs, verb.statuses, change, verb.why):
             done += number
             if sys.stderr.isatty() and time.monotonic() > told_at + PROGRESS_SECONDS:
                 tell(f"{done:,} of {_number(len(jobs))}")

@@ -20,6 +20,7 @@ from django_pgjobs.control import lifecycle
 from django_pgjobs.control.changing import cancel_jobs, requeue_jobs, reschedule_jobs, times_of
 from django_pgjobs.control.explain import explain
 from django_pgjobs.control.explanation import Explanation
+from django_pgjobs.control.leaving import why_not_requeued
 from django_pgjobs.control.many import change_all
 from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.models.fields import InstantField, PlainJSONField, TextArrayField
@@ -72,7 +73,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         Successful ones, too, unless a status is filtered. A job stays as it is if a live one holds
         its unique key.
         """
-        return change_all(self, FINISHED, partial(requeue_jobs, times=times_of(run_after)))
+        change = partial(requeue_jobs, times=times_of(run_after))
+        return change_all(self, FINISHED, change, why_not_requeued)
 
     @of_queryset_only
     @has_async_twin

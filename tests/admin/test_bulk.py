@@ -260,11 +260,11 @@ def test_an_interrupted_change_goes_on_where_it_was(
     assert "the disk is full" in change.error
     assert (change.changed, change.finished_at) == (2, None)
     assert count_jobs(task_path="tests.tasks.rolled_back") == 0
-    assert len(run_change(change.pk)) == 3
+    assert len(run_change(change.pk).changed) == 3
     change.refresh_from_db()
     assert (change.changed, change.passed_over, change.error) == (5, 0, "")
     assert {get_job(job_id).status for job_id in ids} == {"ready"}
-    assert run_change(change.pk) == []
+    assert run_change(change.pk).changed == []
 
 
 def test_a_cancelled_change_ends_between_pages(boss: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_cancelled_change_ends_between_pages(boss: User, monkeypatch: pytest.M
     run_page(change.pk)
     assert cancel_change(change.pk)
     assert not cancel_change(change.pk)
-    assert run_change(change.pk) == []
+    assert run_change(change.pk).changed == []
     assert count_jobs(status="ready") == 2
 
 
@@ -292,7 +292,7 @@ def test_whoever_may_no_longer_stops_their_change(boss: User, how: str) -> None:
         user.delete()
     else:
         user.user_permissions.clear()
-    assert run_change(change.pk) == []
+    assert run_change(change.pk).changed == []
     change.refresh_from_db()
     assert change.finished_at is not None
     assert change.error.startswith("Stopped")

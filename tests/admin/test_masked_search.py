@@ -106,7 +106,7 @@ def test_who_reveals_nothing_selects_nothing_by_a_masked_value(jobs: tuple[int, 
     where = address("requeue", selection)
     assert "There is no job that this can be done to." in text_of(viewer, where)
     change = create_change(ACTIONS["requeue"], selection.pinned(), {}, user=User.objects.get())
-    assert run_change(change.pk) == []
+    assert run_change(change.pk).changed == []
     assert {get_job(job_id).status for job_id in jobs} == {"failed"}
     assert not ids_in(listed(viewer, q="args.customer.password:hunter2"))
 

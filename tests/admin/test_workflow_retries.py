@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_pgjobs import workflow
 from django_pgjobs.bulk.actions import ACTIONS
-from django_pgjobs.bulk.changes import create_change, run_page
+from django_pgjobs.bulk.changes import Page, create_change, run_page
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch, BulkChange, Job
 from django_pgjobs.queries import batch_care
@@ -155,7 +155,7 @@ def test_who_may_act_on_some_jobs_does_not_act_on_their_tree(
     sent = {"preview": token, "reason": "", "when": "now"}
     assert client.post(where, sent).status_code == 403
     change = change_of(verb, selected(flow), person)
-    assert run_page(change.pk) == ([], False)
+    assert run_page(change.pk) == Page([], goes_on=False)
     change.refresh_from_db()
     assert change.error == "Stopped: antelope is no longer allowed to do this."
     run_jobs()

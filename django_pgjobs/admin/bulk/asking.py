@@ -18,6 +18,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.answering import our_address
@@ -26,7 +27,12 @@ from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.bulk.export import stream_jobs
 from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RequeueForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
-from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
+from django_pgjobs.admin.bulk.progress import (
+    draw_changes,
+    draw_progress,
+    example_of,
+    result_message,
+)
 from django_pgjobs.admin.pages import PAGE_SECONDS, PageAdmin, draw_too_slow
 from django_pgjobs.bulk.actions import ACTIONS, Action
 from django_pgjobs.bulk.changes import create_change, first_tasks, run_change
@@ -307,7 +313,7 @@ def _start(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Ht
     is_deletion = change.verb == "delete"
     tasks = first_tasks(change, request.user, MAX_ENTRIES) if is_deletion else None
     try:
-        changed = run_change(change.pk)
+        changed, passed_over = run_change(change.pk)
     except DatabaseError:
         change.refresh_from_db()
         _record(job_admin, request, change, change.changed)
@@ -318,7 +324,10 @@ def _start(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Ht
     _record(job_admin, request, change, change.changed)
     record_jobs(request.user, change.verb, changed, reason=change.reason, tasks=tasks)
     level = messages.WARNING if change.error or not change.changed else messages.SUCCESS
-    messages.add_message(request, level, result_message(job_admin, change, request.user))
+    said = result_message(job_admin, change, request.user)
+    if passed_over is not None:
+        said = format_html("{} {}", said, example_of(passed_over))
+    messages.add_message(request, level, said)
     return HttpResponseRedirect(back_address(job_admin, request))
 
 

@@ -17,8 +17,9 @@ from django.utils.translation import ngettext
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.breadcrumbs import jobs_step, step
 from django_pgjobs.admin.pages import PageAdmin, page
+from django_pgjobs.admin.refusals import in_words
 from django_pgjobs.bulk.actions import ACTIONS
-from django_pgjobs.bulk.changes import cancel_change, find_user
+from django_pgjobs.bulk.changes import PassedOver, cancel_change, find_user
 from django_pgjobs.bulk.job import drop_job, enqueue_change
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
@@ -140,6 +141,12 @@ def result_message(job_admin: PageAdmin, change: BulkChange, user: Any) -> SafeS
         parts.append(_("then cancelled"))
     said = format_html_join(", ", "{}", ((part,) for part in parts))
     return format_html("{}. {}", said, change.error) if change.error else format_html("{}.", said)
+
+
+def example_of(passed_over: PassedOver) -> str:
+    """Return a sentence on one of the jobs that a change passed over, and why it did."""
+    values = {"id": passed_over.job_id, "why": in_words(passed_over.why)}
+    return _("For example job %(id)s: %(why)s") % values
 
 
 def _links(job_admin: PageAdmin, change: BulkChange, user: Any) -> list[tuple[str, int]]:

@@ -192,7 +192,9 @@ def _save(kind: LimitKind, name: str, given: Mapping[str, str]) -> tuple[str, st
             if form.has_error(kind.key, "unique"):
                 raise IntegrityError
             raise ValueError(" ".join(_refusals(kind, form)))
-        changed = form.save()
+        # Where there was none it must not overwrite one that somebody makes at this moment.
+        changed = form.save(commit=False)
+        changed.save(force_insert=row is None, using=job_database())
         tell_workers()
     return before, _told(kind, changed)
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from django_pgjobs import requeue
-from django_pgjobs.management import tail
+from django_pgjobs.management import reading, tail
 from django_pgjobs.models import Job
 from tests.factories import ago, make_job, make_jobs
 from tests.helpers import end_session, sleep_by
@@ -137,6 +137,26 @@ def test_it_says_if_more_end_than_it_tells(
     assert capsys.readouterr().err.count("there are more") == 1
 
 
+def test_it_says_if_more_of_many_that_are_committed_late_end_than_it_tells(
+    follow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a cancel of many in a transaction, while others end."""
+    monkeypatch.setattr(tail, "MOST", 3)
+
+    def commit() -> None:
+        make_jobs(5, ADD, status="successful", finished_at=ago(3))
+
+    looks = follow(happens=(end, commit, lambda: None))
+    assert [len(ids(look)) for look in looks] == [0, 1, 2, 0]
+    assert capsys.readouterr().err.count("there are more") == 1
+
+
+def test_none_is_told_again_after_the_clock_of_the_server_was_set_back(follow: Any) -> None:
+    before, later = end(finished_at=ago(-60)), list[int]()
+    looks = follow(happens=(lambda: later.append(end()), lambda: None, lambda: None))
+    assert list(map(ids, looks)) == [[before], later, [], []]
+
+
 def test_none_is_told_again_when_those_after_it_are_requeued(
     follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +207,29 @@ def test_it_goes_on_when_the_database_is_there_again(
     assert len(ids(looks[3])) == 1
     [said] = capsys.readouterr().err.splitlines()
     assert said.startswith("the database is away, trying again: terminating connection")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_goes_on_when_the_table_is_no_longer_locked(
+    follow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By VACUUM FULL, say, for longer than it waits."""
+    monkeypatch.setattr(reading, "READING_SECONDS", 0.2)
+    later, other = list[int](), connection.copy()
+
+    def lock() -> None:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("LOCK TABLE pgjobs_job_finished IN ACCESS EXCLUSIVE MODE")
+
+    def unlock() -> None:
+        other.close()
+        later.append(end())
+
+    looks = follow(happens=(lock, unlock))
+    assert list(map(ids, looks)) == [[], [], later]
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith("trying again: the database did not answer within 0.2 s")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -26,6 +26,10 @@ READING_SECONDS = 15.0
 AWAY_SECONDS = 1.0
 
 
+class Slow(CommandError):
+    """The database took too long; perhaps a table is locked."""
+
+
 @contextmanager
 def reading(*, walks: bool = False) -> Iterator[Cursor]:
     """Yield a cursor whose statements may take so long; raise CommandError if one takes longer.
@@ -40,7 +44,7 @@ def reading(*, walks: bool = False) -> Iterator[Cursor]:
         ):
             yield cursor
     except TooSlow as error:
-        raise CommandError(
+        raise Slow(
             f"the database did not answer within {READING_SECONDS:g} s, or is locked."
         ) from error
 
@@ -48,18 +52,20 @@ def reading(*, walks: bool = False) -> Iterator[Cursor]:
 def read_again(read: Callable[[], T], tell: Write) -> T:
     """Return what *read* reads, for a command that goes on until it is stopped.
 
-    While the database is away that is told once, and tried each second.
+    While the database is away, or a table is locked, that is told once, and tried each second.
     """
     is_told = False
     while True:
         try:
             return read()
-        except OperationalError as error:
+        except (Slow, OperationalError) as error:
             cause = error.__cause__
-            if not (isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.LOST):
+            is_lost = isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.LOST
+            if not (is_lost or isinstance(error, Slow)):
                 raise
             if not is_told:
-                tell(f"the database is away, trying again: {' '.join(str(error).split())}")
+                what = "the database is away, trying again: " if is_lost else "trying again: "
+                tell(f"{what}{' '.join(str(error).split())}")
                 is_told = True
         connections[job_database()].close()
         time.sleep(AWAY_SECONDS)

@@ -77,8 +77,8 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
     tell_doubts(tell, queues=[flags["queue"]], tasks=[flags["task"]])
     since = flags["since"]
     looked = time.monotonic()
-    found, is_cut = _read(flags, since or FIRST_BACK, looked, set())
-    told = set(map(_end_of, found))
+    found, is_cut = _read(flags, since or FIRST_BACK, looked, {})
+    told = dict.fromkeys(map(_end_of, found), looked)
     shown, is_cut = (found, is_cut) if since else (found[-FIRST:], False)
     while True:
         for job in shown:
@@ -91,7 +91,7 @@ def tail_jobs(write: Write, tell: Write, screen: Any, **flags: Any) -> NoReturn:
         before, looked = looked, time.monotonic()
         found, is_cut = read_again(partial(_read, flags, LOOK_BACK, before, told), tell)
         shown = [job for job in found if _end_of(job) not in told]
-        told = _still_told(told | set(map(_end_of, shown)), before)
+        told = _still_told(told | dict.fromkeys(map(_end_of, found), looked), before)
 
 
 def _rest(screen: Any) -> None:
@@ -109,9 +109,9 @@ def _rest(screen: Any) -> None:
 
 
 def _read(
-    flags: Mapping[str, Any], back: timedelta, looked: float, told: set[End]
+    flags: Mapping[str, Any], back: timedelta, looked: float, told: Mapping[End, float]
 ) -> tuple[list[Job], bool]:
-    """Return the newest jobs that match, by their ends, and are there more that were not told?
+    """Return the newest jobs that match, by their ends, and may there be more to be told?
 
     Those since *back* before the last look, at *looked*.
     """
@@ -127,18 +127,19 @@ def _read(
         with reading(walks=True):
             read = list(jobs[: MOST + 1])
         found += read[:MOST]
-        # Else what is left out was told before.
-        is_cut = is_cut or (len(read) > MOST and told.isdisjoint(map(_end_of, read)))
+        # Else what is left out was told before, or there is no news.
+        is_new = [_end_of(job) not in told for job in read]
+        is_cut = is_cut or (len(read) > MOST and is_new[-1] and any(is_new[:-1]))
     return sorted(found, key=lambda job: (job.finished_at, job.pk)), is_cut
 
 
-def _still_told(told: set[End], looked: float) -> set[End]:
-    """Return those that a look may find again, also if what ended later is requeued meanwhile."""
-    if not told:
-        return told
-    back = LOOK_BACK + timedelta(seconds=time.monotonic() - looked)
-    oldest = max(moment for _, moment in told) - back
-    return {end for end in told if end[1] > oldest}
+def _still_told(told: Mapping[End, float], looked: float) -> dict[End, float]:
+    """Return those that a look may find again, by when one found them last.
+
+    Their own times say less: the server's clock may be set back.
+    """
+    oldest = looked - LOOK_BACK.total_seconds()
+    return {end: found_at for end, found_at in told.items() if found_at >= oldest}
 
 
 def _end_of(job: Job) -> End:

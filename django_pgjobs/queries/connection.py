@@ -212,7 +212,7 @@ class OwnConnection:
         self._exchange(connection, [send_commit])
 
     def _send_settings(self, cursor: Cursor) -> None:
-        names = ("lock_timeout", *PLANNER_SETTINGS)
+        names = ("lock_timeout", "array_nulls", *PLANNER_SETTINGS)
         send_settings(cursor, {name: self._settings[name] for name in names})
 
     def _exchange(

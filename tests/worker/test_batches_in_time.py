@@ -1,4 +1,4 @@
-"""Batches whose last job nobody could count at once: they are counted soon, and before a drain ends."""
+"""Batches whose last job nobody could count at once: counted soon, and before a drain ends."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs import current_job, task
 from django_pgjobs.compat import task_started
@@ -15,7 +16,10 @@ from django_pgjobs.queries.sessions import usage_of
 from django_pgjobs.testing import arun_jobs, run_jobs
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job
+from tests.helpers import end_session, execute
+from tests.models import Effect
 from tests.worker.support import close_shared_thread
+from tests.worker.tasks import backend_pid
 
 pytestmark = pytest.mark.django_db
 
@@ -86,6 +90,36 @@ def test_a_job_may_close_the_connection() -> None:
     ids = [close_connection.enqueue().id for _ in range(2)]
     assert run_jobs() == 2
     assert [get_job(job_id).status for job_id in ids] == ["successful"] * 2
+
+
+@task
+def lose_session() -> None:
+    """Let the server end the session."""
+    end_session(backend_pid())
+
+
+@task
+def leave_transaction_open() -> None:
+    """Write something that is never committed."""
+    transaction.set_autocommit(False)
+    Effect.objects.create(key="left", job_id=int(current_job().id))
+
+
+@task
+def begin() -> None:
+    """Begin a transaction that Django does not know of."""
+    execute("BEGIN")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("rude", [lose_session, leave_transaction_open, begin])
+def test_what_a_job_leaves_open_or_broken_reaches_no_other(rude: Any) -> None:
+    """As in a worker."""
+    ids = [each.enqueue().id for each in (rude, begin)]
+    assert run_jobs() == 2
+    assert connection.get_autocommit() and not connection.in_atomic_block
+    assert [get_job(job_id).status for job_id in ids] == ["successful"] * 2
+    assert not Effect.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -44,7 +44,11 @@ from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.refused import TOO_LARGE
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
-from django_pgjobs.worker.running.housekeeping import in_transaction_of_others
+from django_pgjobs.worker.running.housekeeping import (
+    clean_connections,
+    drop_dead_connections,
+    in_transaction_of_others,
+)
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import Options
@@ -310,8 +314,13 @@ def _run(
     """Run a claimed job, or give it what its task declares; return the attempt, if it was one."""
     options = _options()
     attempt = make_attempt(row, options)
+    is_enclosed = bool(in_transaction_of_others())
     with _savepoints():
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
+    if not is_enclosed:
+        # What it has left open, or broken, is not to be committed with its outcome, nor to fail it.
+        clean_connections(attempt, resets=False)
+        drop_dead_connections()
     if not outcome.stored:
         before_time_counts()
         with (

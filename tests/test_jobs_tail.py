@@ -214,16 +214,17 @@ def test_it_goes_on_when_the_table_is_no_longer_locked(
     follow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By VACUUM FULL, say, for longer than it waits."""
-    monkeypatch.setattr(reading, "READING_SECONDS", 0.2)
     later, other = list[int](), connection.copy()
 
     def lock() -> None:
+        monkeypatch.setattr(reading, "READING_SECONDS", 0.2)
         other.set_autocommit(False)
         with other.cursor() as cursor:
             cursor.execute("LOCK TABLE pgjobs_job_finished IN ACCESS EXCLUSIVE MODE")
 
     def unlock() -> None:
         other.close()
+        monkeypatch.setattr(reading, "READING_SECONDS", 15.0)
         later.append(end())
 
     looks = follow(happens=(lock, unlock))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import current_job, task
 from django_pgjobs.compat import task_started
@@ -120,6 +121,15 @@ def test_what_a_job_leaves_open_or_broken_reaches_no_other(rude: Any) -> None:
     assert connection.get_autocommit() and not connection.in_atomic_block
     assert [get_job(job_id).status for job_id in ids] == ["successful"] * 2
     assert not Effect.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_statements_of_jobs_are_counted() -> None:
+    """As `assertNumQueries` does."""
+    tasks.record.enqueue("counted")
+    with CaptureQueriesContext(connection) as found:
+        assert run_jobs() == 1
+    assert any("tests_effect" in each["sql"] for each in found)
 
 
 @pytest.mark.django_db(transaction=True)

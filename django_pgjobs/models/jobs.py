@@ -71,7 +71,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Give the finished jobs new attempts, at *run_after*; return how many got some.
 
         Successful ones, too, unless a status is filtered. A job stays as it is if a live one holds
-        its unique key.
+        its unique key. Raise JobError for jobs of a cancelled batch, after all others were changed.
         """
         change = partial(requeue_jobs, times=times_of(run_after))
         return change_all(self, FINISHED, change, why_not_requeued)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import psycopg
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg import sql
@@ -27,6 +30,8 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         # Filled when a job asks: `asgi.py` imports this module before it names the settings.
         self.connections: list[Any] = []
+        # How many databases Django knew of then.
+        self.databases = 0
 
 
 _of_thread = _OfThread()
@@ -36,21 +41,29 @@ def connections_of_thread() -> list[Any]:
     """Return all of Django's connections of this thread, most of them perhaps not open.
 
     A project may add some at any time. To ask Django each time takes a tenth of a short job, and
-    it tells of none whose opening fails halfway.
+    its signal is not sent for one whose opening fails halfway.
     """
-    if len(_of_thread.connections) != len(connections.settings):
+    if _of_thread.databases != len(connections.settings):
         _list_anew()
     return _of_thread.connections
 
 
 def _list_anew() -> None:
+    _of_thread.databases = len(connections.settings)
     # The same list: an attempt that runs has it.
-    _of_thread.connections[:] = connections.all()
+    _of_thread.connections[:] = _usable_connections()
+
+
+def _usable_connections() -> Iterator[Any]:
+    for alias in connections:
+        # Whoever uses one whose driver is missing is told by Django.
+        with suppress(ImportError, ImproperlyConfigured):
+            yield connections[alias]
 
 
 def _note_opened(connection: Any, **kwargs: Any) -> None:
-    """Notice one that has taken the place of another."""
-    if connection not in connections_of_thread():
+    """Notice one that has taken the place of another, in a thread that runs jobs."""
+    if _of_thread.databases and connection not in connections_of_thread():
         _list_anew()
 
 

@@ -9,7 +9,8 @@
 --     list_all_pauses.sql, list_backlogs.sql and list_vain_waits.sql; queues and tasks whose jobs wait
 --     for a worker that knows the task; the job of each queue that waits longest, since when, and
 --     whether it has keys: none that is paused or waits in vain; how many of the oldest live jobs are
---     held, because a predecessor failed, and the first of them; the rows of list_missing_rates.sql and list_long_runs.sql
+--     held, because a predecessor failed, and the first of them; the rows of list_missing_rates.sql
+--     and list_long_runs.sql
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_job_due; those of the statements named
 WITH missing AS MATERIALIZED (

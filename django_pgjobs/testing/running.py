@@ -45,8 +45,7 @@ from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.refused import TOO_LARGE
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.running.housekeeping import (
-    clean_connections,
-    drop_dead_connections,
+    close_what_is_left,
     in_transaction_of_others,
 )
 from django_pgjobs.worker.running.outcome import Outcome
@@ -319,8 +318,7 @@ def _run(
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not is_enclosed:
         # What it has left open, or broken, is not to be committed with its outcome, nor to fail it.
-        clean_connections(attempt, resets=False)
-        drop_dead_connections()
+        close_what_is_left(attempt)
     if not outcome.stored:
         before_time_counts()
         with (

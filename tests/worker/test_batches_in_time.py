@@ -10,6 +10,7 @@ import pytest
 from django.db import transaction
 
 from django_pgjobs import pause, workflow
+from django_pgjobs.worker.claiming import settling
 from django_pgjobs.worker.upkeep.batches import Batches
 from tests import tasks
 from tests.factories import get_job
@@ -38,6 +39,7 @@ def test_an_atomic_job_whose_batch_another_one_holds_lets_the_worker_count_it(
 ) -> None:
     """And not the look for what nobody has counted, which comes once a second."""
     monkeypatch.setattr(Batches, "due_at", lambda *_: math.inf)
+    monkeypatch.setattr(settling, "MAX_MISSES", 12)
     with workflow("atomic") as flow:
         [job_id] = flow.add(tasks.record_atomic.s("done"))
     with transaction.atomic():

@@ -101,3 +101,12 @@ def test_task_finished_is_sent_over_a_new_connection(start_thread: Start) -> Non
     finally:
         task_finished.disconnect(note)
     assert sessions[first.id] != sessions[second.id]
+
+
+def test_a_database_whose_driver_is_missing_fails_only_those_who_use_it(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.settings, "old", {"ENGINE": "tests.no_such_engine"})
+    worker = start_thread()
+    assert ended(plain_tasks.record.enqueue("stored").id) == "successful"
+    worker.stop()

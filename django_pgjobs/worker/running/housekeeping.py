@@ -69,6 +69,17 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
     for connection in connections_of_thread():
         if connection.queries_log:
             connection.queries_log.clear()
+    _clean_all(attempt, resets=resets)
+
+
+def close_what_is_left(attempt: Attempt) -> None:
+    """Close connections of this thread that a job has left in a transaction, or broken."""
+    _clean_all(attempt, resets=False)
+    drop_dead_connections()
+
+
+def _clean_all(attempt: Attempt, *, resets: bool) -> None:
+    for connection in connections_of_thread():
         if connection.connection is None:
             _forget_transaction(connection)
             continue

@@ -226,7 +226,8 @@ class Look(Duty):
 
     def _check_drain(self, found: LookNotes, listing: Listing) -> None:
         # What the same round trip has found is for the pump to count first.
-        is_over = found.is_empty and not found.promoted and not self._outlook.is_settling
+        is_empty = found.is_empty and not found.promoted
+        is_over = is_empty and not self._outlook.is_settling
         if is_over and not listing:
             self._on_drained("nothing is left to run", found.began)
         has_waited = found.claimed_at == self._claimed_at and self._tokens_at == math.inf
@@ -236,7 +237,7 @@ class Look(Duty):
             self._vain.clear()
         if len(self._vain) == VAIN_LOOKS:
             self._on_drained("nothing is left that may run now", self._vain[0])
-        if is_over and self._tokens_at == math.inf:
+        if is_empty and self._tokens_at == math.inf:
             # While a long job ran, the gaps have become those of the poll interval.
             self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2 ** len(self._vain))
 

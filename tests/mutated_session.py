@@ -48,7 +48,7 @@ SESSION_CARE = (
         f"{WORKER}running/housekeeping.py",
         "        usage.is_stale\n        or raw.closed",
         "        raw.closed",
-        SESSIONS,
+        ("tests/worker/test_pooled.py",),
     ),
     (
         "own session that is given up",

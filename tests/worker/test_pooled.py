@@ -113,6 +113,14 @@ def test_the_next_job_of_a_pooled_connection_notices_nothing(pool: Pool, name: s
     assert after.result == before.result
 
 
+def test_a_session_that_the_server_refused_does_not_go_back_to_its_pool(pool: Pool) -> None:
+    """The next one that gets it may be another thread, or code that knows nothing of jobs."""
+    outcomes = run_in_one_slot(
+        Slots, (dirt.backend_pid, []), (dirt.write_read_only, []), (dirt.backend_pid, [])
+    )
+    assert outcomes[0].result != outcomes[2].result
+
+
 def test_a_pool_that_is_smaller_than_the_worker_is_warned_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,9 @@ as the same question about something that is not there (a quagga).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
@@ -25,7 +28,6 @@ from tests.admin.tenants import (
     NUMBER,
     Rows,
     ask,
-    forms,
     nothing_in,
     plain,
     shown,
@@ -38,6 +40,30 @@ pytestmark = [
     pytest.mark.django_db,
     pytest.mark.usefixtures("two_tenants"),
 ]
+
+
+def forms(rows: Rows, name: str) -> Iterator[dict[str, Any]]:
+    """Yield forms that would do something at that address, if somebody else sent them."""
+    yield {}
+    yield {"at": "2030-01-01 00:00", "reason": "x", "post": "yes"}
+    yield {"args": "[]", "kwargs": "{}", "queue_name": "zebra-queue", "priority": "0"}
+    yield {"cancel": "1"}
+    yield {"continue": "1"}
+    if not name.startswith("pgjobs_job_"):
+        yield from forms_of_all(rows)
+
+
+def forms_of_all(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Yield forms of what is about the whole installation."""
+    yield {"_save": "1", "post": "yes", "count": "9", "max_running": "9", "period": "1"}
+    yield {"kind": "queue", "name": "zebra-queue", "reason": "x"}
+    yield {"kind": "queue", "name": "own", "reason": "x"}
+    yield {"queue_name": "fresh", "max_running": "7", "boost": "0", "pattern": "fresh"}
+    yield {"kind": "key", "name": "zebra*", "target": "key zebra*"}
+    yield {"target": "queue zebra-queue", "key": "zebra-rate:zebra", "confirmed": "1"}
+    for verb in ("quiet", "resume", "stop", "forget"):
+        for whom in ("all", str(rows.worker)):
+            yield {"do": f"{verb} {whom}", "confirmed": "1"}
 
 
 def test_every_address_is_in_the_matrix() -> None:

@@ -139,16 +139,9 @@ FILLINGS = (
     ),
     (
         "worker that leaves with a filling",
-        f"{WORKER}process/farewell.py",
-        "            return filled(attempt.control)\n",
-        "            pass\n",
-        (f"{KEYS}test_a_worker_that_leaves_takes_no_job_from_another",),
-    ),
-    (
-        "owner of a filling",
-        f"{SQL}list_owned_jobs.sql",
-        " AND NOT (attempt.fills AND job.is_declared)",
-        "",
-        (f"{KEYS}test_a_filling_that_is_written_is_not_tried_for_ever",),
+        f"{WORKER}claiming/completer.py",
+        " if outcome.kind is not Kind.FILL}",
+        "}",
+        (f"{KEYS}test_a_worker_that_leaves_does_not_wait_for_a_key",),
     ),
 )

@@ -188,7 +188,6 @@ def hand_out(worker: RemoteWorker, attempts: Iterable[tuple[Attempt, float]]) ->
                 continue
             except Exception as error:
                 outcome = failure(attempt, error, worker.options)
-        attempt.control = outcome.control
         ended.append((attempt, outcome))
     if ended:
         deliver(ended)

@@ -141,11 +141,10 @@ def returns_params(outcomes: Sequence[Return]) -> dict[str, object]:
     }
 
 
-def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int, bool]]) -> None:
-    """Send the question which of some attempts (id, claim, fills in) still own their jobs."""
-    ids, claims, fills = zip(*attempts, strict=True)
-    params = {"ids": list(ids), "claims": list(claims), "fills": list(fills)}
-    execute(cursor, "list_owned_jobs", params)
+def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int]]) -> None:
+    """Send the question which of some attempts (id, claim) still own their jobs."""
+    ids, claims = zip(*attempts, strict=True)
+    execute(cursor, "list_owned_jobs", {"ids": list(ids), "claims": list(claims)})
 
 
 def send_note(cursor: Cursor, job_id: int, note: str) -> None:

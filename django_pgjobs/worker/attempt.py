@@ -14,7 +14,6 @@ from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
-from django_pgjobs.queries.filling import Control
 from django_pgjobs.queries.sessions import connections_of_thread
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ class Attempt:
         "cancelling",
         "claim",
         "claimed_at",
-        "control",
         "correlation_id",
         "deadline",
         "expires",
@@ -115,8 +113,6 @@ class Attempt:
         # on the clock of time.monotonic(), and the longest pause between two changes.
         self.progress = self.reported = ""
         self.progressed_at = self.longest_pause = 0.0
-        # What its row lacked, given to the job instead of a run: no other outcome is written.
-        self.control: Control | None = None
         self.cancelling = self.losing = self.in_doubt = False
         self.interrupted_by: type[JobInterrupt] | None = None
         self.trace: Trace | None = None  # Its spans, if it is traced.

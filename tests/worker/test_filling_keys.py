@@ -112,7 +112,7 @@ def test_a_worker_that_leaves_takes_no_job_from_another(
     open_own: Callable[[], OwnConnection],
     leaving: str,
 ) -> None:
-    """It does not know that its filling is written; the claim is that of the other by now."""
+    """It does not know that its filling is written, and that the other has claimed the job."""
     [job_id] = insert(declared.unique_until_claimed, kwargs={"month": "May"})
     state = WorkerState(make_options(), "test:1", worker)
     completer = Completer(state, Tally(), mock.Mock())
@@ -137,8 +137,21 @@ def test_a_worker_that_leaves_takes_no_job_from_another(
     assert (job.status, job.worker_id) == ("running", another)
 
 
+def test_a_worker_that_leaves_does_not_wait_for_a_key(own: OwnConnection, worker: int) -> None:
+    """It gives the job back without what the task declares; the next worker sees to that."""
+    [job_id] = insert(declared.unique, kwargs={"month": "May"})
+    [(attempt, outcome)] = come_upon(own, worker)
+    state = WorkerState(make_options(), "test:1", worker)
+    state.held[attempt.id] = attempt
+    completer = Completer(state, Tally(), mock.Mock())
+    completer.put_aside((attempt, outcome))
+    Farewell(state, completer).give_back_held(own)
+    job = get_job(job_id)
+    assert (job.status, job.is_declared, job.attempts) == ("ready", False, 0)
+
+
 def test_a_filling_that_is_written_is_not_tried_for_ever(own: OwnConnection, worker: int) -> None:
-    """Though another attempt has the same claim."""
+    """Nor when another attempt has the job."""
     [job_id] = insert(declared.unique_until_claimed, kwargs={"month": "May"})
     batch = come_upon(own, worker)
     write(own, *batch)

@@ -68,7 +68,6 @@ def read_everything(odd_ids: list[int]) -> None:
         for odd_id in odd_ids if "id" in names else odd_ids[:1]:
             known = ANSWERS | {"id": odd_id, "ids": odd_ids, "worker_id": odd_id}
             known["worker_ids"] = known["batch_ids"] = known["claims"] = odd_ids
-            known["fills"] = [False] * len(odd_ids)
             with transaction.atomic(), connection.cursor() as cursor:
                 try:
                     cursor.execute(statement(name), {p: known.get(p, 100) for p in names})

@@ -162,9 +162,13 @@ class Completer:
         return entry[1] if entry and entry[0] is attempt else None
 
     def unwritten(self) -> dict[Attempt, Outcome]:
-        """Return the outcomes that are still to be written, and that no turn has taken."""
+        """Return the outcomes that are still to be written, and that no turn has taken.
+
+        Without fillings, which may have to wait for a key.
+        """
         # A copy in one step, because others may be changing them.
-        return dict([*self._pending, *self._aside.values()])
+        entries = [*self._pending, *self._aside.values()]
+        return {a: outcome for a, outcome in entries if outcome.kind is not Kind.FILL}
 
     # Outcomes that could not be written
 

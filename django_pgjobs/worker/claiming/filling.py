@@ -106,6 +106,5 @@ def split(
         if outcome is None:
             ready.append(attempt)
         else:
-            attempt.control = outcome.control
             on_filling(attempt, outcome)
     return ready

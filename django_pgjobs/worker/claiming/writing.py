@@ -238,7 +238,7 @@ class Writing:
             for entry in owned:
                 self._completer.put_aside(entry)
 
-        attempts = [(a.id, a.claim, outcome.control is not None) for a, outcome in batch]
+        attempts = [(attempt.id, attempt.claim) for attempt, _ in batch]
         part.add(lambda cursor: jobs.send_owned(cursor, attempts), settle)
         return part
 

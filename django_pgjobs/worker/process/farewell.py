@@ -10,11 +10,8 @@ import psycopg
 
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.queries.sends import send_lock_timeout
-from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import KEY_SECONDS, Completer
+from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.outcome_statements import writings
 from django_pgjobs.worker.claiming.writing import release
 from django_pgjobs.worker.running.calling import settle
@@ -24,7 +21,6 @@ from django_pgjobs.worker.running.outcome import (
     Entry,
     Kind,
     Outcome,
-    filled,
     interrupted,
     left_running,
     released,
@@ -62,8 +58,6 @@ class Farewell:
                 log_outcome(attempt, outcome, self._state.name)
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
-        if attempt.control is not None:
-            return filled(attempt.control)
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)
@@ -102,32 +96,13 @@ class Farewell:
             (attempt, unwritten.get(attempt) or self._outcome_of(attempt))
             for attempt in list(self._state.held.values())
         ]
-        batch = [end for end in ends if end[1].kind not in (Kind.LEFT, Kind.FILL)]
+        batch = [end for end in ends if end[1].kind is not Kind.LEFT]
         if batch:
             by_halves(batch, partial(self._write, own), on_refused=_note_left)
-        fillings = [end for end in ends if end[1].kind is Kind.FILL]
-        if fillings:
-            self._fill_in(own, fillings)
 
     def _write(self, own: OwnConnection, some: Sequence[Entry]) -> None:
         own.round_trip([writing.send for writing in writings(some, skips_locked=True)])
         release(own, some)
-
-    def _fill_in(self, own: OwnConnection, fillings: list[Entry]) -> None:
-        """Write fillings, which may already be written; apart, as they may wait for a key.
-
-        To give back such a job would take it from the attempt that may have it by now.
-        """
-        patience = partial(send_lock_timeout, seconds=KEY_SECONDS)
-        sends = [writing.send for writing in writings(fillings, skips_locked=True)]
-        try:
-            own.round_trip([patience, *sends])
-            release(own, fillings)
-        except psycopg.Error as error:
-            if trouble_of(error) is Trouble.LOST:
-                raise
-            reason = str(error).strip()
-            logger.warning("%s to be rescued: %s", counted(len(fillings), "job"), reason)
 
     def leave_everything(self, timeout: float) -> None:
         """Give back everything that is held, as far as the time allows."""

@@ -197,6 +197,7 @@ call_command("check")
 """
 
 
+@pytest.mark.slow
 def test_tasks_may_be_declared_while_models_are_imported(tmp_path: Path) -> None:
     """Before the app registry is ready, and without a database."""
     (tmp_path / "early").mkdir()

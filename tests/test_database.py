@@ -99,6 +99,7 @@ def test_a_data_directory_that_cannot_be_used_is_named(
         database.embedded_server.__wrapped__()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_says_why() -> None:
     with TemporaryDirectory(prefix="pgjobs-") as home:
         Path(home).chmod(0o755)
@@ -112,6 +113,7 @@ def test_a_server_that_does_not_start_says_why() -> None:
             cluster.start()
 
 
+@pytest.mark.slow
 def test_a_long_path_gets_its_socket_elsewhere() -> None:
     with TemporaryDirectory(prefix="pgjobs-") as home:
         Path(home).chmod(0o755)

@@ -62,6 +62,7 @@ CALLS: tuple[Callable[[Any, Sequence[int]], None], ...] = (
 
 
 # Of few rows in many blocks Django's connections read the table, whatever the statement says.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by_worker", "known"),
     [(True, "empty"), (True, "few"), (True, "all"), (False, "empty"), (False, "all")],

@@ -123,6 +123,7 @@ def failed(checks: list[Check]) -> list[str]:
     return [check.text for check in checks if not check.passed]
 
 
+@pytest.mark.slow
 def test_the_checks_pass_when_everything_happened_once(
     done: tuple[str, Plan, feed.Sent],
 ) -> None:
@@ -130,6 +131,7 @@ def test_the_checks_pass_when_everything_happened_once(
     assert failed(check_sign_ups(run, plan, sent) + check_payments(plan)) == []
 
 
+@pytest.mark.slow
 def test_a_second_welcome_mail_is_noticed(done: tuple[str, Plan, feed.Sent]) -> None:
     run, plan, sent = done
     mail = WelcomeMail.objects.latest("pk")
@@ -140,12 +142,14 @@ def test_a_second_welcome_mail_is_noticed(done: tuple[str, Plan, feed.Sent]) -> 
     ]
 
 
+@pytest.mark.slow
 def test_a_job_of_a_rolled_back_sign_up_is_noticed(done: tuple[str, Plan, feed.Sent]) -> None:
     run, plan, sent = done
     sent.rolled_back_jobs.append(sent.jobs[0])
     assert failed(check_sign_ups(run, plan, sent)) == ["jobs left by rolled-back sign-ups"]
 
 
+@pytest.mark.slow
 def test_an_order_changed_twice_is_noticed(done: tuple[str, Plan, feed.Sent]) -> None:
     _, plan, _ = done
     order = Order.objects.get(reference=plan.orders[0].reference)
@@ -157,6 +161,7 @@ def test_an_order_changed_twice_is_noticed(done: tuple[str, Plan, feed.Sent]) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_webhook_that_is_refused_ends_the_demo(
     done: tuple[str, Plan, feed.Sent], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_checks_pass_when_all_went_well_and_notice_what_did_not(done: Done) 
     )
 
 
+@pytest.mark.slow
 def test_integrations_that_waited_for_the_big_one_are_noticed(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_outside_api_knows_the_plans_of_a_demo_that_was_cut_off_too(db: None
         assert api.limits == {cut_off.big.pk: enterprise, world.big.pk: enterprise}
 
 
+@pytest.mark.slow
 def test_a_demo_without_progress_ends(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "STALL_SECONDS", 0.01)
     monkeypatch.setattr(play, "POLL_SECONDS", 0.02)

@@ -91,6 +91,7 @@ def paid() -> Paid:
     return day.run(Progress(io.StringIO(), "", 1), kill=False)
 
 
+@pytest.mark.slow
 def test_the_checks_pass_when_all_went_well_and_notice_what_did_not(paid: Paid) -> None:
     assert failed(check_payroll(paid, killed=False)) == []
     assert any("payroll cheques" in line for line in report.summary(paid))
@@ -106,6 +107,7 @@ def test_the_checks_pass_when_all_went_well_and_notice_what_did_not(paid: Paid) 
     assert "workflows that are complete" in failed(check_payroll(paid, killed=False))
 
 
+@pytest.mark.slow
 def test_a_kill_that_hit_nothing_proves_nothing(paid: Paid) -> None:
     assert failed(check_payroll(paid, killed=True)) == ["jobs of the killed payroll worker rescued"]
     paid.orphans = list(paid.jobs.values_list("pk", flat=True)[:2])

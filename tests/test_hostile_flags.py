@@ -88,6 +88,7 @@ def test_the_flags_are_found() -> None:
     assert {"concurrency", "lease_seconds", "queues", "id", "limit", "until", "ids"} <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "path", "action"), FLAGS)
 def test_no_flag_takes_what_is_out_of_bounds(
     command: str, path: tuple[str, ...], action: argparse.Action

@@ -44,6 +44,7 @@ def test_nothing_is_wrong(run: Any) -> None:
     assert json.loads(run("--json")) == []
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told_the_worst_first_and_in_english(run: Any) -> None:
     make_worker(queues=["mail"])
     make_jobs(2, queue_name="reports")
@@ -79,6 +80,7 @@ def test_monitoring_is_told_by_the_exit_status(
     assert capsys.readouterr().out == f"WARNING {UNSERVED} [unserved reports]\n"
 
 
+@pytest.mark.slow
 def test_what_is_muted_is_told_as_such(run: Any) -> None:
     make_worker(queues=["mail"])
     make_jobs(2, queue_name="reports")

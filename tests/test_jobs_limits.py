@@ -140,6 +140,7 @@ def test_a_rate_limit_is_made_and_changed(run: Any, told: list[object]) -> None:
     assert run("rate", "shopify", "--count", 30).endswith("(as before)\n")
 
 
+@pytest.mark.slow
 def test_limits_of_keys_and_queues_are_made_and_changed(run: Any) -> None:
     assert run("key", "shop:*", "--max-running", 5) == "key shop:*: max-running 5, weight 1\n"
     run("key", "shop:*", "--weight", 7)

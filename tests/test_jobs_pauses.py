@@ -57,6 +57,7 @@ def test_a_pause_whose_end_is_over_holds_nothing(run: Any) -> None:
     assert run("resume", "--key", "stock:7") == "key stock:7: was not paused\n"
 
 
+@pytest.mark.slow
 def test_of_a_pause_only_what_is_known_is_told(run: Any) -> None:
     pause(queue="mail")
     said = run("pause", "--queue", "mail", "--by", "anna").splitlines()

@@ -98,6 +98,7 @@ def test_a_dry_run_counts_and_deletes_nothing(
     assert count_jobs() == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_the_workflows_that_go(
     prune: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_retention_that_is_none_is_refused_with_what_would_be_one(given: str) 
         call_command("jobs", "prune", "--retention", given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["it deletes", "it counts"])
 def test_a_standby_is_refused_in_one_line_with_3(
     private_database: PrivateCluster, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]

@@ -29,6 +29,7 @@ def is_far(job_id: int) -> bool:
     return bool(get_job(job_id).run_after.isoformat() == "2036-12-24T18:00:00+00:00")
 
 
+@pytest.mark.slow
 def test_jobs_are_rescheduled_by_ids_or_filters(run: Any) -> None:
     later, other = make_jobs(2, run_after=sql.SQL("now() + interval '1 day'"))
     assert run("reschedule", later, "--now") == f"job {later}: rescheduled to now\n"

@@ -124,6 +124,7 @@ def test_retry_requeues_what_failed_in_a_tree(run: Any) -> None:
     assert refusal_of("retry", root, "--cancelled") == f"{refused} or was cancelled."
 
 
+@pytest.mark.slow
 def test_cancel_cancels_a_tree_and_retry_takes_it_back(run: Any) -> None:
     with workflow("payroll") as flow:
         flow.batch("part").add(tasks.add.s(1, 1))

@@ -22,7 +22,11 @@ from django_pgjobs.operations import BuildIndex, PostgresSQL, ShortLocks
 from tests.aliases import extra_database
 from tests.helpers import ROOT, connect, database_url, settings_of, wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("transactional_db")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("transactional_db"),
+    pytest.mark.slow,
+]
 
 OURS, SAMPLE = "django_pgjobs.migrations", "tests.sample.migrations"
 INDEX = re.compile(r"\bCREATE\s+(UNIQUE\s+)?INDEX\b", re.IGNORECASE)

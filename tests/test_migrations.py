@@ -61,6 +61,7 @@ def test_the_migrations_say_what_the_models_say() -> None:
     assert "No changes detected" in output.getvalue()
 
 
+@pytest.mark.slow
 def test_forwards_backwards_and_forwards_again(empty: str) -> None:
     migrate(empty)
     made = objects(empty)
@@ -72,6 +73,7 @@ def test_forwards_backwards_and_forwards_again(empty: str) -> None:
     assert objects(empty) == made
 
 
+@pytest.mark.slow
 def test_backwards_with_jobs_in_the_table(empty: str) -> None:
     migrate(empty)
     with override_settings(DATABASE_ROUTERS=[JobsTo(empty)]):

@@ -299,6 +299,7 @@ def test_the_middle_of_a_long_text_is_left_out() -> None:
     assert scrub("a" * 1_000, 1_000) == "a" * 1_000
 
 
+@pytest.mark.slow
 def test_a_number_that_no_server_takes_is_refused_where_python_would_write_it() -> None:
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)

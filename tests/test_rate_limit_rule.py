@@ -98,6 +98,7 @@ def make_limit(dice: random.Random, most: int) -> Reference:
     return Reference(count, count if burst is None else burst)
 
 
+@pytest.mark.slow
 def test_there_are_as_many_tokens_as_a_plain_reference_says(dice: random.Random) -> None:
     """Exact up to a hundred in a period: not one more, not one less, at any instant."""
     reference, clock = make_limit(dice, most=99), Clock()
@@ -178,6 +179,7 @@ def test_turns_are_as_early_as_the_rule_allows(dice: random.Random) -> None:
     assert largest_window(grants, timedelta(seconds=PERIOD)) <= reference.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("burst", [None, 1, 4, 20])
 def test_a_burst_costs_nothing_of_the_count(burst: int | None) -> None:
     """The steady rate is the count per period with every burst."""

@@ -111,6 +111,7 @@ def test_another_language_enqueues_with_untyped_parameters() -> None:
     assert (job.tags, job.due_at) == (["x", "y"], None)
 
 
+@pytest.mark.slow
 def test_copy_enqueues() -> None:
     with connection.cursor() as cursor:
         with cursor.copy("COPY pgjobs_job (task_path, args) FROM STDIN") as copy:

@@ -56,6 +56,7 @@ def shadows_of(client: psycopg.Connection, text: bytes, types: str) -> list[str]
         return [row[0] for row in client.execute(SHADOWS_USED).fetchall()]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @in_a_loop("path", FILES)
 def test_a_statement_uses_nobody_elses_operators(path: Path, shadowed: psycopg.Connection) -> None:

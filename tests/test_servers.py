@@ -189,6 +189,7 @@ def test_a_private_cluster_keeps_committed_rows(private_database: PrivateCluster
     assert f":{private_database.port}/" in database_url()
 
 
+@pytest.mark.slow
 def test_a_standby_follows_its_primary_refuses_writes_and_can_take_its_place(
     private_database: PrivateCluster,
 ) -> None:

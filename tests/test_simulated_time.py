@@ -175,6 +175,7 @@ def test_only_the_schedules_that_are_named_are_planned() -> None:
     assert set(Job.objects.values_list("schedule", flat=True)) == {"days"}
 
 
+@pytest.mark.slow
 def test_too_many_attempts_end_it() -> None:
     schedule(tick, name="minutes", every=MINUTE)
     with at(limit=10) as clock:

@@ -207,6 +207,7 @@ def test_no_update_of_jobs_names_a_key_that_it_does_not_change(path: Path) -> No
     assert not re.search(rf"(?<![\w.])({keys}) = job\.\1\b", body(path))
 
 
+@pytest.mark.slow
 @in_a_loop("path", FILES)
 def test_a_claim_rises_in_one_way_only(path: Path) -> None:
     """And in none that can overflow, see django_pgjobs.sql."""
@@ -280,6 +281,7 @@ def full_scans(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @in_a_loop("path", FILES)
 def test_a_statement_uses_the_index_it_names(path: Path, full_database: psycopg.Connection) -> None:

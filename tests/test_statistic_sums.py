@@ -64,6 +64,7 @@ def roll_up(cursor: Any) -> Iterator[Callable[[], int]]:
             yield partial(take, cursor, step)
 
 
+@pytest.mark.slow
 def test_pages_read_the_same_before_between_and_after_each_step(cursor: Any) -> None:
     for ago in (4, 80, 500, 2_000, 20_000):
         write(cursor, ago)
@@ -113,6 +114,7 @@ def test_parts_are_entered_once(cursor: Any) -> None:
     assert {row.period for row in Statistic.objects.all()} == {"5 minutes"}
 
 
+@pytest.mark.slow
 def test_of_more_names_than_a_page_has_rows_each_is_added_up(
     cursor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

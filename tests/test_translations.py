@@ -138,6 +138,7 @@ def test_a_translation_says_as_much_as_the_text() -> None:
             assert text[0].isspace() == english[0].isspace(), text
 
 
+@pytest.mark.slow
 def test_the_words_of_django_stay_those_of_django() -> None:
     """All catalogs are one: another word here would appear in the project's own pages."""
     theirs: dict[object, str] = {}
@@ -150,6 +151,7 @@ def test_the_words_of_django_stay_those_of_django() -> None:
         assert known in (None, message.texts[0])
 
 
+@pytest.mark.slow
 def test_making_messages_of_what_is_translated_changes_only_the_date(tmp_path: Path) -> None:
     assert f"`django-admin {MAKE}`" in (helpers.ROOT / "CONTRIBUTING.md").read_text()
     made = make_messages(tmp_path).read_text().splitlines()
@@ -176,6 +178,7 @@ def make_messages(tmp_path: Path) -> Path:
     return copy / CATALOG.relative_to(PACKAGE)
 
 
+@pytest.mark.slow
 def test_every_marked_text_is_in_the_catalog(tmp_path: Path) -> None:
     found = {message.key: message for message in read_catalog(make_messages(tmp_path))}
     ours = {message.key: message for message in MESSAGES} | {HEADER.key: found[HEADER.key]}

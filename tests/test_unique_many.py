@@ -143,6 +143,7 @@ def test_a_queryset_that_meets_two_scopes_is_refused() -> None:
         assert count_jobs() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unique", [push, push_waiting, push_latest], ids=lambda t: t.func.__name__)
 def test_the_time_grows_with_the_number_of_rows_and_not_with_its_square(unique: Task) -> None:
     """Not even where the planner expects one row: 20,000 take a second, and would take minutes."""
@@ -157,6 +158,7 @@ def test_the_time_grows_with_the_number_of_rows_and_not_with_its_square(unique: 
     assert unique.enqueue_from(queryset, product_id=F("pk")) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
 def test_the_job_that_is_met_is_read_alone_however_few_the_planner_knows_of(known: str) -> None:
     # Their keys are long, so the planner may take their index for longer than the table.

@@ -54,6 +54,7 @@ WALKS: dict[str, dict[str, Any]] = {
 
 
 # Keys of 100 bytes make their indexes higher than the primary key.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["account ", "account " + 86 * "x", None], ids=["keyed", "long-keyed", "plain"]
 )

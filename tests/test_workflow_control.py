@@ -53,6 +53,7 @@ def test_a_cancelled_tree_begins_nothing_more() -> None:
     assert not flow.cancel()
 
 
+@pytest.mark.slow
 def test_a_requeued_job_of_a_part_lets_the_workflow_call_back_again() -> None:
     """Though it is finished before anybody has counted that it runs again."""
     with workflow("payroll") as pay:
@@ -76,6 +77,7 @@ def test_a_cancel_seals_what_is_open() -> None:
     assert flow.sealed_at and flow.tree_completed_at and flow.cancelled == 1
 
 
+@pytest.mark.slow
 def test_what_was_cancelled_can_be_retried() -> None:
     with workflow("second thoughts") as flow:
         each = flow.each(tasks.add.s(1))
@@ -140,6 +142,7 @@ def test_a_second_workflow_with_the_key_is_refused() -> None:
     assert run_jobs() == 1
 
 
+@pytest.mark.slow
 def test_a_second_workflow_with_the_key_may_be_the_first() -> None:
     """S2.22: what the block opens is what was opened then, and nothing is added."""
 
@@ -292,6 +295,7 @@ def test_jobs_that_are_made_get_what_their_task_declares() -> None:
 # Explaining
 
 
+@pytest.mark.slow
 def test_a_batch_says_what_it_waits_for() -> None:
     with workflow("explained", seal=False) as flow:
         each = flow.each(tasks.add.s(1))

@@ -36,6 +36,7 @@ def test_pages_of_a_batch_that_is_gone_go_too() -> None:
         assert cursor.fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_pages_that_make_no_job_are_followed_by_the_others() -> None:
     with workflow("nothing") as flow:
         items = flow.each_item(tasks.echo.s(), skip_none=True)
@@ -48,6 +49,7 @@ def test_pages_that_make_no_job_are_followed_by_the_others() -> None:
     assert flow.tree_completed_at and items.counts().jobs == 2
 
 
+@pytest.mark.slow
 def test_a_cancel_ends_all_jobs_page_by_page() -> None:
     with workflow("large") as flow:
         flow.add_many(tasks.add, [(1, 1)] * 2_100)
@@ -90,6 +92,7 @@ def test_what_failed_beside_a_batch_is_not_before_what_follows_it() -> None:
     assert last.counts() == (1, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_job_that_an_open_workflow_needs_is_not_deleted() -> None:
     with workflow("needed") as flow:
         part = flow.batch("part")

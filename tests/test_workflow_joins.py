@@ -86,6 +86,7 @@ def test_batches_that_are_elsewhere_are_not_joined() -> None:
     assert Batch.objects.filter(follows__isnull=False).count() == 0
 
 
+@pytest.mark.slow
 def test_elements_of_lists_become_jobs_in_order() -> None:
     """Of several lists in one statement, too."""
     with workflow("lists") as flow:

@@ -82,6 +82,7 @@ def test_what_a_cancel_kept_from_being_made_is_made_when_it_is_taken_back() -> N
     assert state_of(flow) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_follows_a_cancelled_batch_is_not_run_though_it_has_no_jobs() -> None:
     with workflow("branch") as flow:
         flow.add(tasks.add.s(1, 1))

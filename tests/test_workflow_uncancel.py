@@ -13,7 +13,7 @@ from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.test_workflow_retry import correct, state_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

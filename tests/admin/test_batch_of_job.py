@@ -23,6 +23,7 @@ from tests.test_admin import NOW
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.slow
 def test_the_page_of_a_job_names_its_batch_and_says_why_that_does_not_end(
     admin_client: Client,
 ) -> None:
@@ -77,6 +78,7 @@ def tree_of_jobs() -> tuple[int, dict[str, list[int]]]:
     return root, {tab: sorted(jobs, reverse=True) for tab, jobs in ids.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["all", "ready", "failed"])
 @pytest.mark.parametrize("most", [4, 3])
 def test_jobs_are_searched_by_the_tree_of_a_batch(
@@ -91,6 +93,7 @@ def test_jobs_are_searched_by_the_tree_of_a_batch(
     )
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_tree_come_by_id_in_pages(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_the_page_is_there_at_once_and_counts_when_it_is_asked_again(
     assert "Count all" not in response
 
 
+@pytest.mark.slow
 def test_nothing_ends_before_it_was_tried_to_count_it(
     counted_later: None, admin_client: Client
 ) -> None:
@@ -216,6 +217,7 @@ def test_few_jobs_are_ended_by_a_click(small: None, admin_client: Client) -> Non
     assert count_jobs() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lookups", "word"), [({"queue_name": "mail"}, "mail"), ({"status": "ready"}, "Cancel")]
 )
@@ -254,6 +256,7 @@ MAIL = Selection({"queue_name": "mail", "status": "ready"})
 MORE_NOW = "There are more now: look again."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["requeued", "moved"])
 def test_what_comes_into_the_filter_is_looked_at_first(
     small: None, admin_client: Client, way: str
@@ -307,6 +310,7 @@ def test_fewer_jobs_need_no_other_look(admin_client: Client) -> None:
     assert count_jobs(status="cancelled") == 4
 
 
+@pytest.mark.slow
 def test_a_form_with_an_error_asks_for_what_is_to_be_typed_now(
     small: None, admin_client: Client
 ) -> None:

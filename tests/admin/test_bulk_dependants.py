@@ -44,6 +44,7 @@ def make_chain() -> Job:
     return Job.objects.get(pk=first.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["cancel", "discard"])
 def test_a_change_says_which_others_go_with_it(admin_client: Client, verb: str) -> None:
     job = make_chain()
@@ -117,6 +118,7 @@ def test_a_count_of_dependants_has_a_budget(
     assert words in text_of(admin_client, page("job", "change", job.pk))
 
 
+@pytest.mark.slow
 def test_more_that_wait_for_a_job_are_looked_at_first(admin_client: Client) -> None:
     job = make_chain()
     where = address("discard", Selection.ids([job.pk]))

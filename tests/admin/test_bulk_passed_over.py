@@ -56,6 +56,7 @@ def test_one_that_the_server_refuses_is_named_without_its_row(admin_client: Clie
     )
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("verb", "why"),

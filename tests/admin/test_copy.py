@@ -162,6 +162,7 @@ def test_what_is_wrong_is_said_at_its_field(
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_here_cannot_be_enqueued(admin_client: Client) -> None:
     job_id = make_job("nobody.tasks.f", args=[1])
     page_text = admin_client.get(page("job", "copy", job_id)).content.decode()
@@ -178,6 +179,7 @@ def test_arguments_that_cannot_be_decoded_cannot_be_copied(admin_client: Client)
     assert Job.objects.count() == 1
 
 
+@pytest.mark.slow
 def test_a_job_with_the_unique_key_stands_for_the_copy(admin_client: Client) -> None:
     done = make_job(f"{__name__}.charge_once", args=[1], status="successful")
     send(admin_client, done)
@@ -218,6 +220,7 @@ def test_a_plain_task_of_djangos_is_copied_with_what_it_knows() -> None:
     assert (copied.queue_name, copied.priority) == ("q", 1)
 
 
+@pytest.mark.slow
 def test_who_may_not_enqueue_is_refused(client: Client) -> None:
     user_with(client, "view_job", "operate_job")
     job_id = make_job(PATH, args=[1])
@@ -227,6 +230,7 @@ def test_who_may_not_enqueue_is_refused(client: Client) -> None:
     assert Job.objects.count() == 1
 
 
+@pytest.mark.slow
 def test_who_may_enqueue_but_not_reveal_copies_without_seeing(client: Client) -> None:
     user_with(client, "view_job", "enqueue_job")
     job_id = make_job(PATH, args=[1], kwargs=SECRETS)

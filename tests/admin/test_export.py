@@ -49,6 +49,7 @@ def test_every_job_of_the_selection_is_in_the_file(admin_client: Client) -> None
     assert failed[0]["args"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_any_row_can_be_exported(admin_client: Client) -> None:
     """A row that cannot be read must not end the file in the middle."""
     admit_odd_values()

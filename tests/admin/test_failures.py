@@ -146,6 +146,7 @@ def test_a_group_is_called_as_its_class_is_without_the_module(path: str, name: s
     assert class_name(path) == name
 
 
+@pytest.mark.slow
 def test_a_class_within_another_is_a_group_of_its_own_that_the_search_finds(
     admin_client: Client,
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_link_to_retry_leads_to_a_page_that_asks(admin_client: Client) -> None
         assert "3" in answer.content.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["", "?sort=newest&jobs=all"])
 @override_settings(CACHES=LOCAL_CACHE)
 def test_a_bulk_change_of_a_group_leads_back_to_the_page(admin_client: Client, query: str) -> None:
@@ -370,6 +372,7 @@ def test_a_strange_time_breaks_no_page(admin_client: Client, moment: str) -> Non
     assert "usual" in read(admin_client)
 
 
+@pytest.mark.slow
 def test_the_page_costs_few_statements_and_few_bytes(admin_client: Client) -> None:
     for number in range(60):
         make_failed(f"word{chr(97 + number % 26)}{'x' * (number // 26)} " + "y " * 150)

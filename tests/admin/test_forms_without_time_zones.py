@@ -78,6 +78,7 @@ def test_a_copy_and_a_retry_run_at_their_times(admin_client: Client) -> None:
     assert Job.objects.get(pk=failed).run_after == SEVEN
 
 
+@pytest.mark.slow
 def test_a_time_range_finds_jobs_by_local_time(admin_client: Client) -> None:
     with connection.cursor() as cursor:
         # Beyond the newest rows the list begins at the end of the range.
@@ -101,6 +102,7 @@ def test_a_file_has_times_with_their_zone(admin_client: Client, file_format: str
         assert rows_of(text)[0]["enqueued_at"].endswith("+00:00")
 
 
+@pytest.mark.slow
 def test_a_schedule_begins_and_ends_at_local_times(admin_client: Client) -> None:
     begin = {"starts_at_0": "2031-05-06", "starts_at_1": "07:00:00"}
     shown = ask(admin_client, cron="30 7 * * *", timezone="Asia/Kathmandu", **begin)
@@ -112,6 +114,7 @@ def test_a_schedule_begins_and_ends_at_local_times(admin_client: Client) -> None
     assert (row.starts_at, row.ends_at) == (SEVEN, SEVEN.replace(year=2032))
 
 
+@pytest.mark.slow
 def test_an_occurrence_is_skipped_and_a_run_is_shown(admin_client: Client) -> None:
     make_schedule()
     assert "Skipped: " in do(admin_client, "skip")

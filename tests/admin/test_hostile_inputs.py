@@ -26,7 +26,7 @@ from tests.factories import make_job
 from tests.helpers import some_always
 from tests.test_admin import NOW, page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 # As they stand in an address, encoded: what is no text in any encoding is among them.
 HOSTILE = {
@@ -139,7 +139,6 @@ def test_no_parameters_break_a_page(
             answers(admin_client, method, address, query_of(kept, HOSTILE[value]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", FEW)
 def test_no_single_parameter_breaks_the_list(
     admin_client: Client, names: set[str], value: str

@@ -60,6 +60,7 @@ def test_buttons_follow_the_status(admin_client: Client, kind: str) -> None:
     assert text.count("csrfmiddlewaretoken") >= len(OFFERED[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOB_ACTIONS)
 def test_who_may_only_view_has_no_button_and_is_refused(client: Client, name: str) -> None:
     user_with(client, "view_job", "reveal_job", "enqueue_job")

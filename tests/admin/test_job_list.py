@@ -37,6 +37,7 @@ NO_PLACES = (
 )
 
 
+@pytest.mark.slow
 def test_each_job_is_on_its_tab_and_on_the_first(admin_client: Client) -> None:
     ids = make_one_of_each()
     for tab, job_id in ids.items():
@@ -89,6 +90,7 @@ def test_tabs_are_counted_by_one_statement_that_reads_a_bounded_number_of_rows()
     assert query["sql"].count("LIMIT") == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["all", "ready", "scheduled", "running", "failed"])
 def test_pages_lead_to_every_job_once_and_back(admin_client: Client, tab: str) -> None:
     """Many end at the same time; some have no end at all."""
@@ -116,6 +118,7 @@ def test_pages_lead_to_every_job_once_and_back(admin_client: Client, tab: str) -
     assert link(first, "prev") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["all", "ready", "running", "failed"])
 def test_the_oldest_come_first_if_asked_for(admin_client: Client, tab: str) -> None:
     """Those that run longest of the running ones, those that ended first of the failed ones."""
@@ -199,6 +202,7 @@ def test_a_page_can_ask_how_many_jobs_have_come(admin_client: Client, tab: str) 
         assert admin_client.get(address(), wrong).json() == {"text": ""}
 
 
+@pytest.mark.slow
 def test_nothing_new_is_counted_where_jobs_do_not_come_in_order(admin_client: Client) -> None:
     make_jobs(60)
     query = link(listed(admin_client), "next")
@@ -216,6 +220,7 @@ def test_a_page_has_the_size_that_was_chosen(admin_client: Client, size: int) ->
     assert len(ids_in(listed(admin_client, per="1000000"))) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["all", "failed"])
 @pytest.mark.parametrize("name", ["after", "before"])
 def test_a_place_that_is_none_leads_to_the_first_page(
@@ -248,6 +253,7 @@ def test_a_place_may_be_beyond_all_jobs(
     assert "names no page" not in text
 
 
+@pytest.mark.slow
 def test_the_page_is_small_and_asks_little(client: Client) -> None:
     """At most 12 statements and 150 kB, for whoever needs the most."""
     make_one_of_each()

@@ -29,6 +29,7 @@ def short_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabs, "MAX_READ", 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["all", "failed", "ready", "scheduled", "blocked"])
 @pytest.mark.usefixtures("short_sight")
 def test_what_no_index_finds_is_looked_for_step_by_step(admin_client: Client, tab: str) -> None:
@@ -139,6 +140,7 @@ def scanned(queries: CaptureQueriesContext) -> dict[str, float]:
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

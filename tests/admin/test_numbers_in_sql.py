@@ -102,6 +102,7 @@ def compare_chart(wanted: Mapping[str, int], chart: Chart) -> None:
     assert chart.jobs == sum(wanted.values()) == sum(bar.jobs for bar in chart.bars)
 
 
+@pytest.mark.slow
 def test_the_page_queues_shows_the_same_and_leads_to_the_jobs(
     installation: None, admin_client: Client
 ) -> None:

@@ -151,6 +151,7 @@ def test_how_many_jobs_a_tab_has_is_asked_without_their_times(
             assert tabs.exceeds_index(tab)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", some_always(ODD, every=4))
 @pytest.mark.parametrize("query", [{}, {"task": "tests.tasks.add"}, {"queue": "default"}])
 def test_the_pages_of_a_list_show_each_odd_end_once(

@@ -24,7 +24,7 @@ from tests.admin.test_view_only import NAMES, Rows
 from tests.helpers import some_always
 from tests.odd_rows import admit_odd_values
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 ODD = ("infinity", "-infinity", "20000-01-01 00:00:00+00", "4000-01-01 00:00:00+00 BC")
 
@@ -71,7 +71,6 @@ def test_all_tables_have_times_that_are_tried() -> None:
     assert len(tables()["pgjobs_job"]) >= 7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", some_always(ODD, every=4))
 def test_every_page_is_drawn(admin_client: Client, value: str) -> None:
     rows = make_odd(value)

@@ -21,7 +21,7 @@ from tests.admin.overview_support import LOCAL_CACHE, read, record
 from tests.admin.test_plans import CONTROL, MAX_QUERIES
 from tests.factories import ago, make_job, make_jobs, make_running_job
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def fill_page(queue: str, task: str) -> None:
@@ -51,7 +51,6 @@ def test_the_page_has_few_bytes(name: str, request: pytest.FixtureRequest) -> No
     assert len(text.encode()) < 110_000
 
 
-@pytest.mark.slow
 @override_settings(CACHES=LOCAL_CACHE)
 @pytest.mark.parametrize("name", ["admin_client", "viewer"])
 def test_the_first_page_after_a_while_asks_no_more_than_any_other(
@@ -82,7 +81,6 @@ def statements_of(client: Client, chosen: str, split: str) -> list[str]:
     return [query["sql"][:200] for query in queries if not query["sql"].startswith(CONTROL)]
 
 
-@pytest.mark.slow
 def test_the_longest_names_leave_room_in_a_page(admin_client: Client) -> None:
     fill_page("q" * (MAX_QUEUE_NAME_BYTES - 2), "t" * (MAX_TASK_PATH_BYTES - 2))
     for by in ("queue", "task"):

@@ -80,6 +80,7 @@ def test_of_very_many_queues_the_first_ones_are_shown(
     assert value_of(metrics, "pgjobs_part_read", part="queues") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sampled", [False, True])
 def test_of_very_many_queues_no_job_is_read_again_however_few_the_planner_knows_of(
     admin_client: Client, is_sampled: bool, monkeypatch: pytest.MonkeyPatch

@@ -275,6 +275,7 @@ def test_a_pause_for_ever_can_be_read(admin_client: Client) -> None:
     assert read(admin_client).count("Paused") >= 2
 
 
+@pytest.mark.slow
 def test_the_page_is_bounded(admin_client: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute(

@@ -103,6 +103,7 @@ def test_a_name_is_taken_once(admin_client: Client) -> None:
     assert Schedule.objects.get().cron == "0 3 * * *"
 
 
+@pytest.mark.slow
 def test_a_masked_argument_stays(admin_client: Client) -> None:
     add(admin_client, args="[]", kwargs='{"kind": "x", "password": "geheim"}')
     address = reverse("admin:pgjobs_schedule_change", args=["mine"])
@@ -124,6 +125,7 @@ def test_a_change_writes_nothing_that_a_scheduler_writes(admin_client: Client) -
     assert (after.next_at, after.last_job_id) == (before.next_at, before.last_job_id)
 
 
+@pytest.mark.slow
 def test_what_is_changed_on_a_schedule_of_the_code_is_kept_and_marked(admin_client: Client) -> None:
     declare()
     assert not {"name", "task_path", "args", "kwargs"} & drawn(admin_client, "of code").keys()
@@ -235,6 +237,7 @@ def test_a_new_schedule_goes_by_the_project_s_clock(admin_client: Client, settin
     assert Schedule.objects.get().timezone == "Asia/Kathmandu"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "columns",
     some_always(

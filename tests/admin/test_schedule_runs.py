@@ -104,6 +104,7 @@ def test_a_job_and_its_schedule_lead_to_each_other(admin_client: Client) -> None
     assert f'href="{job.pk}/change/"' in admin_client.get(jobs).content.decode()
 
 
+@pytest.mark.slow
 def test_what_is_skipped_is_to_come_and_can_be_taken_back(admin_client: Client) -> None:
     """The list and the page tell the same next run, and no occurrence to come is a last one."""
     row = make_schedule(cron="0 3 * * *", timezone="UTC")

@@ -67,6 +67,7 @@ def test_a_page_leads_to_pages_of_its_own_site(admin_client: Client, name: str) 
     assert not [link for link in links if link.startswith("/admin/")]
 
 
+@pytest.mark.slow
 def test_the_pages_of_a_job_stay_on_the_site(admin_client: Client) -> None:
     job_id = make_rows()
     for name in ("change", "copy", "history"):

@@ -129,6 +129,7 @@ def counts_in(text: str) -> list[str]:
     return [*lead, *told]
 
 
+@pytest.mark.slow
 def test_failed_jobs_that_are_too_old_to_be_shown_are_counted(
     admin_user: User, admin_client: Client, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_the_jobs_of_other_rows_are_not_read(admin_user: User, group: Group, kno
     assert read <= 20 + 50
 
 
+@pytest.mark.slow
 def test_people_without_the_permission_do_not_see_jobs(group: Group) -> None:
     make_job(subject=f"auth.group:{group.pk}")
     user = User.objects.create_user("staff", is_staff=True)
@@ -195,6 +197,7 @@ def test_a_hook_narrows_what_is_shown(admin_user: User, group: Group, settings: 
     assert "No job is about this row." in read_row(Plain, admin_user, group)
 
 
+@pytest.mark.slow
 def test_what_may_be_done_to_the_jobs_is_offered(admin_user: User, group: Group) -> None:
     make_job(subject=f"auth.group:{group.pk}")
     failed = make_job(subject=f"auth.group:{group.pk}", status="failed")

@@ -22,7 +22,7 @@ from tests.admin.bulk_support import address, confirm
 from tests.factories import get_job, make_job
 from tests.test_admin import NOW, page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,7 @@ def test_all_addresses_are_known() -> None:
     assert len(NAMES) >= 35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_always(NAMES))
 def test_who_may_view_posts_in_vain(rows: Rows, name: str) -> None:
     client = log_in(permissions="view_")
@@ -265,6 +266,7 @@ def test_the_page_of_a_job_has_no_button_for_who_may_view(rows: Rows, status: st
         assert part not in text.content.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_staff_without_a_permission_is_refused(rows: Rows, method: str) -> None:
     client = log_in(permissions=None)
@@ -276,6 +278,7 @@ def test_staff_without_a_permission_is_refused(rows: Rows, method: str) -> None:
     assert state() == before
 
 
+@pytest.mark.slow
 def test_a_stranger_is_led_to_the_login(rows: Rows, client: Client) -> None:
     addresses = [address for name in NAMES for address in rows.addresses(name)]
     for somebody in (client, log_in(permissions="", is_staff=False)):

@@ -22,6 +22,7 @@ from tests.test_client import make_finished_job
 LOOKS = ("stats", "failures", "workers", "list", "stuck", "workflows", "schedules list")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_all_pages_are_drawn(client: Client, settings: Any) -> None:
     fill()
@@ -58,6 +59,7 @@ def test_stats_is_watched(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert screen.getvalue().startswith("--- 20")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_the_list_goes_on_behind_its_first_page(admin_client: Client, settings: Any) -> None:
     settings.USE_TZ = False

@@ -292,6 +292,7 @@ def test_hostile_names_are_inert(admin_client: Client) -> None:
         assert "<img src=x" not in text
 
 
+@pytest.mark.slow
 def test_the_page_is_bounded(admin_client: Client) -> None:
     for number in range(worker_pages.MAX_WORKERS + 10):
         make_worker(f"worker-with-a-name-of-some-length-{number}:12345", slots=10, queues=["mail"])

@@ -25,7 +25,7 @@ from tests.admin.test_workflows import LIST, PAGE, read
 from tests.factories import make_batch, make_job, make_jobs
 from tests.test_admin import NOW
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 CANCEL = "admin:pgjobs_batch_cancel"
 

@@ -165,6 +165,7 @@ def test_who_may_act_on_some_jobs_does_not_act_on_their_tree(
     assert not tasks.SEEN
 
 
+@pytest.mark.slow
 def test_who_may_act_on_all_jobs_of_a_tree_deletes_it(settings: Any) -> None:
     """Jobs of a page are gone when the next one is done."""
     with workflow("mine") as flow:

@@ -33,6 +33,7 @@ def seal_address(client: Client, batch_id: int) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_open_by_hand_is_sealed(admin_client: Client) -> None:
     heard: list[dict[str, Any]] = []
 

@@ -128,6 +128,7 @@ def test_the_list_takes_a_fixed_number_of_statements(admin_client: Client) -> No
     assert counts[0] == counts[1] <= 10
 
 
+@pytest.mark.slow
 def test_pages_go_on_behind_the_last_workflow(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_place_that_is_none_is_the_first_page(admin_client: Client, value: str
 # A batch
 
 
+@pytest.mark.slow
 def test_a_tree_is_drawn_owners_first_with_links_to_the_jobs(admin_client: Client) -> None:
     with workflow("payroll") as pay:
         cheques = pay.each(tasks.add.s(1))
@@ -287,6 +289,7 @@ def test_a_broken_batch_says_what_was_raised(admin_client: Client) -> None:
     assert "A batch below it is broken" in read(admin_client)
 
 
+@pytest.mark.slow
 def test_a_tree_of_many_batches_is_cut(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +372,7 @@ def test_no_value_of_a_row_breaks_a_page(admin_client: Client, columns: dict[str
     assert rows_of(read(admin_client)) == [batch]
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(admin_client: Client) -> None:
     batch = make_batch(
         HOSTILE,

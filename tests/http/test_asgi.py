@@ -203,6 +203,7 @@ def test_tokens_are_looked_up_side_by_side(api: Api, monkeypatch: pytest.MonkeyP
     assert problem_of(refusal) == "unauthorized"
 
 
+@pytest.mark.slow
 def test_a_request_that_waits_for_a_thread_in_vain_is_not_kept(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

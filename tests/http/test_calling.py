@@ -363,6 +363,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_certificate_has_to_be_good(
     certificate: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

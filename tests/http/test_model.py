@@ -150,6 +150,7 @@ class World:
         assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_each_job_ends_once_whatever_happens(api: Api, seed: int) -> None:
     world = World(api, seed)

@@ -23,7 +23,7 @@ from tests.races.support import DjangoThread, open_transaction, wait_until_role_
 from tests.worker.keyed import keyed_claim
 from tests.worker.support import ThreadedWorker, ids
 
-pytestmark = [pytest.mark.race, pytest.mark.usefixtures("hold")]
+pytestmark = [pytest.mark.race, pytest.mark.usefixtures("hold"), pytest.mark.slow]
 
 CAP = 2
 
@@ -120,7 +120,6 @@ def own(api: Api) -> Iterator[OwnConnection]:
     connection.close()
 
 
-@pytest.mark.slow
 def test_while_a_worker_of_ours_claims_others_get_what_has_no_key(
     api: Api, own: OwnConnection
 ) -> None:
@@ -164,7 +163,6 @@ def test_who_finds_a_claim_under_way_waits_for_its_turn(
     assert (int(given["job"]), get_job(second).worker_id) == (second, worker.id)
 
 
-@pytest.mark.slow
 def test_a_job_by_its_id_is_not_waited_for_for_long(api: Api, own: OwnConnection) -> None:
     job_id = int(tasks.bill.enqueue(1).id)
     worker = Remote(api)

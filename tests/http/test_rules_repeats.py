@@ -129,6 +129,7 @@ def test_a_claim_that_is_always_crossed_takes_nothing(api: Api) -> None:
     assert len(worker.claim()) == 1
 
 
+@pytest.mark.slow
 def test_a_claim_by_id_that_is_crossed_is_sent_again(api: Api) -> None:
     job_id = int(tasks.resize.enqueue(1).id)
     worker = Remote(api)

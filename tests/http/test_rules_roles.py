@@ -69,6 +69,7 @@ def every_job(api: Api, worker: Remote, results: list[dict[str, Any]]) -> list[d
     return list(body_of(api.post("results", {"results": said}))["results"])
 
 
+@pytest.mark.slow
 def test_the_whole_api_works_under_a_role_with_its_rights(
     api: Api, request: pytest.FixtureRequest
 ) -> None:

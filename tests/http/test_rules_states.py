@@ -154,6 +154,7 @@ def test_a_worker_takes_as_long_as_it_wants_while_its_heart_beats(api: Api) -> N
     assert worker.finish(given, "done") == {"status": "stored"}
 
 
+@pytest.mark.slow
 def test_each_request_may_be_answered_by_another_process(api: Api) -> None:
     """S2.6, S2.34: nothing between requests is known to a process alone."""
     jobs = [int(tasks.convert.enqueue(str(number)).id) for number in range(3)]
@@ -213,6 +214,7 @@ def test_what_a_process_that_was_killed_has_left_is_picked_up(api: Api) -> None:
 # The routes
 
 
+@pytest.mark.slow
 def test_the_nine_routes_of_the_seed_have_their_twins(api: Api) -> None:
     """S2.31: create, query, status, delete; items; claim, result, failure, heartbeat; and seal."""
     resize = {"task": tasks.resize.module_path, "args": [1]}

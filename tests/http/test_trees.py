@@ -37,6 +37,7 @@ DIAMOND: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_a_whole_tree_is_opened_in_one_request(api: Api) -> None:
     """S2.3, S2.10, S2.16, S2.31: jobs, parts, what follows them, and what joins that."""
     opened = read(api.post("workflows", DIAMOND), 201)

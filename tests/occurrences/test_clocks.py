@@ -77,6 +77,7 @@ def test_a_year_is_as_the_clock_shows_it(zone: str) -> None:
         assert planned(rule, begin, end) == list(expected)
 
 
+@pytest.mark.slow
 def test_it_does_not_matter_from_where_one_counts() -> None:
     """The next one after any instant is the next of all of them."""
     rng = random.Random(7)
@@ -129,6 +130,7 @@ FIELDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
 )

@@ -81,6 +81,7 @@ def test_a_requeue_that_is_counted_with_the_end_of_its_job(
     assert [job.args for job in said] == [["then"], [flow.pk], [flow.pk]]
 
 
+@pytest.mark.slow
 def test_a_requeue_of_what_follows_is_counted_with_the_end_of_its_job(
     own: OwnConnection, open_own: OpenOwn, worker: int
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_kept_result_is_given_up_when_its_job_fails(
     assert state_of(flow) == (True, True)
 
 
+@pytest.mark.slow
 def test_a_job_is_requeued_when_jobs_are_made_of_its_result(
     own: OwnConnection, open_own: OpenOwn, in_thread: InThread, worker: int
 ) -> None:
@@ -315,6 +317,7 @@ def test_a_retry_that_waits_for_its_tree_holds_no_batch_of_it(in_thread: InThrea
     assert Job.objects.get(batch_id=last.pk).status == "ready"
 
 
+@pytest.mark.slow
 def test_what_another_retry_has_let_succeed_is_not_run_again(
     in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_what_gathers_and_runs_when_it_is_cancelled_is_run_again(own: Any, worke
     assert state_of(flow) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_gathers_and_is_being_finished_is_run_again(own: Any, worker: int) -> None:
     flow, gathered = mixed(after_failure="run")
     run_some(2)

@@ -76,6 +76,7 @@ def test_a_worker_runs_a_job_after_the_commit_and_sees_what_was_committed_with_i
     assert set(Effect.objects.values_list("key", flat=True)) == {"x", "y"}
 
 
+@pytest.mark.slow
 def test_a_job_whose_transaction_began_before_the_worker_listened_is_met_soon(
     start_thread: Start, open_connection: Open
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_commit_between_the_last_look_and_listening_is_met(
     wait_until_done(*job_ids)
 
 
+@pytest.mark.slow
 def test_a_job_that_commits_after_younger_ones_ran_is_not_left_behind(
     start_thread: Start, open_connection: Open
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_job_that_commits_after_younger_ones_ran_is_not_left_behind(
     wait_until_done(late, *younger)
 
 
+@pytest.mark.slow
 def test_enqueuers_and_workers_at_full_speed_lose_and_repeat_nothing(
     start_thread: Start, open_connection: Open
 ) -> None:

@@ -99,6 +99,7 @@ class Claimant(threading.Thread):
             self._history.append(Event(kind, (row.lane or "").strip(), row.id, 0.0, self.ident))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [2, 4])
 def test_claims_at_the_same_time_keep_the_limit_and_the_order_of_each_key(
     open_own: OpenOwn, threads: int
@@ -129,6 +130,7 @@ def test_claims_at_the_same_time_keep_the_limit_and_the_order_of_each_key(
     assert min(claimant.claimed for claimant in claimants) > 0, "all had their turns"
 
 
+@pytest.mark.slow
 def test_claims_at_the_same_time_keep_the_limit_of_a_queue(open_own: OpenOwn) -> None:
     """S1.15: jobs with keys and without count together."""
     QueueSettings.objects.create(queue_name="default", max_running=3)

@@ -252,6 +252,7 @@ def test_a_requeue_that_meets_a_new_twin_waits_and_says_so(how: str, in_thread: 
     assert count_jobs(status="ready") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_two_batches_of_the_same_keys_do_not_wait_in_a_circle(
     name: str, in_thread: InThread
@@ -321,6 +322,7 @@ def claimer(own: OwnConnection) -> Iterator[list[Any]]:
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MERGING)
 def test_no_argument_is_lost_between_mergers_and_a_claimer(
     name: str, in_thread: InThread, claimer: list[Any]

@@ -113,6 +113,7 @@ def test_full_turns_are_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(world.owners[10:])) == 1
 
 
+@pytest.mark.slow
 def test_after_its_death_another_one_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (2, COUNT):
         world = World(monkeypatch, count=count)

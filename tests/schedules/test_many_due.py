@@ -56,6 +56,7 @@ def test_but_not_for_ever() -> None:
     assert outcomes() == ["missed"]
 
 
+@pytest.mark.slow
 def test_many_older_jobs_are_cancelled_a_page_at_a_time(
     django_assert_max_num_queries: Any,
 ) -> None:

@@ -74,6 +74,7 @@ def test_another_one_takes_over(worker: ThreadedWorker) -> None:
     other.close()
 
 
+@pytest.mark.slow
 def test_what_nobody_declares_any_more_is_retired(worker: ThreadedWorker) -> None:
     schedule(tasks.note_time, every=timedelta(seconds=1))
     for name in ("old", "elsewhere"):

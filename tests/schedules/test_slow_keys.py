@@ -81,6 +81,7 @@ def make_slow(seconds: float, name: str = "slow", **columns: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
 def test_a_backlog_is_enqueued_in_turns(jitter: float) -> None:
     row = make_slow(0.25, jitter=jitter)

@@ -51,6 +51,7 @@ def test_an_attempt_is_a_transaction_in_the_trace_of_its_enqueue(
     assert sentry.errors() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [tasks.fail, tasks.fail_async], ids=["thread", "event loop"])
 def test_a_job_that_fails_for_good_is_one_event_in_its_trace(
     sentry: Kept, worker: Start, task: Any

@@ -19,12 +19,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[..., ThreadedWorker]
 
 
+@pytest.mark.slow
 def test_async_jobs_gather_too(drain: Start) -> None:
     group([tasks.add_async.s(1, 1)], gather=tasks.add_async.s([5]))
     drain()
     assert [job.result for job in Job.objects.order_by("pk")] == [2, [2, 5]]
 
 
+@pytest.mark.slow
 def test_jobs_of_async_tasks_say_so_whoever_makes_them(drain: Start) -> None:
     """Else a claim would take them for threads."""
     with workflow("made") as made:

@@ -180,6 +180,7 @@ def names() -> set[str]:
     return set(Batch.objects.filter(parent=None).values_list("name", flat=True))
 
 
+@pytest.mark.slow
 def test_a_tree_goes_as_a_whole_when_its_time_is_over(own: OwnConnection) -> None:
     """S2.9: as long after its end as a job is kept that ended like it."""
     open_old("old"), open_old("young", hours=0), open_old("failed", fails=True)

@@ -31,6 +31,7 @@ CROSS JOIN (VALUES ('ready', NULL), ('successful', now())) AS kind (status, fini
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["account " + 86 * "x", None], ids=["long-keyed", "plain"])
 @pytest.mark.parametrize("of_batch", [True, False], ids=["of-another-batch", "of-none"])
 @pytest.mark.parametrize("known", KNOWN)

@@ -66,6 +66,7 @@ def finish(own: OwnConnection, batch: Batch, kind: Kind = Kind.DONE, **columns: 
 # A worker
 
 
+@pytest.mark.slow
 def test_a_worker_runs_a_tree(drain: Start) -> None:
     with workflow("tree") as flow:
         second = flow.each(tasks.add.s(1))
@@ -84,6 +85,7 @@ def test_a_worker_runs_a_tree(drain: Start) -> None:
     assert changes() == 0
 
 
+@pytest.mark.slow
 def test_a_drain_counts_what_is_left_first(drain: Start) -> None:
     """Somebody sealed a batch, and could not count it."""
     flow = open_batch()
@@ -93,6 +95,7 @@ def test_a_drain_counts_what_is_left_first(drain: Start) -> None:
     assert count_jobs(status="successful") == 1
 
 
+@pytest.mark.slow
 def test_a_chain_goes_on_without_a_poll(start_thread: Start) -> None:
     """Ten steps: each is known as soon as the one before has ended."""
     worker = start_thread(poll_interval=3600.0)
@@ -101,6 +104,7 @@ def test_a_chain_goes_on_without_a_poll(start_thread: Start) -> None:
     wait_until(lambda: count_jobs(status="successful") == 10)
 
 
+@pytest.mark.slow
 def test_an_atomic_task_is_counted_in_its_own_transaction(start_thread: Start) -> None:
     with workflow("atomic") as flow:
         flow.each(tasks.add_none.s())
@@ -112,6 +116,7 @@ def test_an_atomic_task_is_counted_in_its_own_transaction(start_thread: Start) -
     assert flow.tree_completed_at
 
 
+@pytest.mark.slow
 def test_cancelled_jobs_are_found_by_the_look(start_thread: Start) -> None:
     flow = open_batch()
     [job_id] = flow.add(tasks.add.using(queue_name="nobody").s(1, 1))
@@ -140,6 +145,7 @@ def test_workers_are_told_what_somebody_did_to_a_job(
     assert told.payload == BATCHES
 
 
+@pytest.mark.slow
 def test_a_batch_that_somebody_holds_is_counted_later(
     start_thread: Start, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
@@ -156,6 +162,7 @@ def test_a_batch_that_somebody_holds_is_counted_later(
     wait_until(lambda: Batch.objects.filter(pk=flow.pk).exclude(completed_at=None).exists())
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_counted_is_marked_and_passed_over(start_thread: Start) -> None:
     bad, good = open_batch(1), open_batch(1)
     for flow in (bad, good):
@@ -235,6 +242,7 @@ def test_a_settlement_goes_on_for_so_many_levels(own: OwnConnection) -> None:
     assert flow.tree_completed_at
 
 
+@pytest.mark.slow
 def test_a_tree_is_counted_without_rows_of_another(
     drain: Start, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
@@ -259,6 +267,7 @@ def test_changes_of_a_batch_that_is_gone_are_forgotten(own: OwnConnection) -> No
     assert changes() == 0
 
 
+@pytest.mark.slow
 def test_a_job_of_a_batch_that_is_gone_runs(drain: Start) -> None:
     job_id = make_job(batch_id=17, source_id=0)
     drain()
@@ -293,6 +302,7 @@ def test_plain_sql_cannot_add_to_a_sealed_batch() -> None:
 # Cancelling
 
 
+@pytest.mark.slow
 def test_running_jobs_of_a_cancelled_tree_are_asked_to_end(start_thread: Start) -> None:
     with workflow("running") as flow:
         flow.add(tasks.sleep_for.s(60), *(tasks.add.s(1, 1) for _ in range(3)))
@@ -306,6 +316,7 @@ def test_running_jobs_of_a_cancelled_tree_are_asked_to_end(start_thread: Start) 
     wait_until(lambda: count_jobs(status="successful") == 1)
 
 
+@pytest.mark.slow
 def test_a_cancel_comes_to_a_page_of_jobs_at_a_time(own: OwnConnection) -> None:
     flow = open_batch(2_500)
     assert flow.cancel()
@@ -340,6 +351,7 @@ def test_a_locked_job_of_a_cancelled_batch_is_come_back_to(
 # Waiting
 
 
+@pytest.mark.slow
 def test_who_waits_gets_the_batch_complete(start_thread: Start) -> None:
     flow = group([tasks.add.s(1, 1)])
     start_thread()

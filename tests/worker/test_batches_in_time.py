@@ -21,6 +21,7 @@ from tests.worker.test_batches import changes
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.slow
 def test_a_drain_ends_when_what_its_last_pass_has_ended_is_counted(
     drain: Callable[..., ThreadedWorker],
 ) -> None:

@@ -40,6 +40,7 @@ def test_outside_a_job_there_is_none(bench: Bench) -> None:
         current_job()
 
 
+@pytest.mark.slow
 def test_a_job_with_a_timeout_knows_how_long_it_may_run(drain: Start) -> None:
     without = worker_tasks.tell_time_left.enqueue()
     limited = worker_tasks.tell_time_left.using(timeout=60).enqueue()
@@ -54,12 +55,14 @@ def test_the_context_tells_the_attempt_and_the_job(bench: Bench) -> None:
     assert get_job(job.id).result == {"attempt": 1, "id": job.id, "value": 5}
 
 
+@pytest.mark.slow
 def test_the_context_counts_attempts(drain: Start) -> None:
     job = worker_tasks.fail_by_context.enqueue()
     drain()
     assert get_job(job.id).result == [3]
 
 
+@pytest.mark.slow
 def test_progress_is_stored_while_the_job_runs(start_thread: Start, gate: Gate) -> None:
     """S1.2: trackable. About once a second, and the newest report wins."""
     start_thread()
@@ -108,6 +111,7 @@ def test_progress_of_a_lost_attempt_changes_nothing(start_thread: Start, gate: G
     assert get_job(job.id).progress is None
 
 
+@pytest.mark.slow
 def test_a_job_may_ask_whether_it_was_cancelled(start_thread: Start, gate: Gate) -> None:
     """For those that cannot be interrupted, or end themselves in good order."""
     start_thread()

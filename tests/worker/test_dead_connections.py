@@ -42,6 +42,7 @@ def test_an_async_job_that_begins_alone_gets_a_new_connection(start_thread: Star
     assert session_of_async_jobs() != before
 
 
+@pytest.mark.slow
 def test_async_jobs_that_overlap_meet_a_dead_connection_once(
     start_thread: Start, gate: Gate
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_chain_of_200_runs_in_order(start_thread: Start, tmp_path: Path) -> No
     assert edges() == []
 
 
+@pytest.mark.slow
 def test_a_job_runs_after_a_hundred_others_that_two_workers_run(
     start_thread: Start, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_released_job_wakes_a_worker_that_listens(
     assert [n.payload for n in listener.notifies(timeout=10, stop_after=1)] == ["default"]
 
 
+@pytest.mark.slow
 def test_an_idle_worker_of_another_queue_starts_the_released_job(start_thread: Start) -> None:
     first = plain_tasks.add.using(queue_name="first").enqueue(1, 2)
     second = plain_tasks.add.using(queue_name="second", after=[first]).enqueue(1, 2)
@@ -194,6 +196,7 @@ def test_one_failure_cancels_what_waits_for_others_too(own: OwnConnection) -> No
     assert state(job_id) == CANCELLED
 
 
+@pytest.mark.slow
 def test_a_failure_goes_down_a_chain_in_one_round_trip(own: OwnConnection) -> None:
     running = make_running_job()
     chain = [running.id]

@@ -39,6 +39,7 @@ def statuses(*jobs: Any) -> set[str]:
     return {get_job(job.id).status for job in jobs}
 
 
+@pytest.mark.slow
 def test_far_more_async_jobs_run_at_once_than_there_are_slots(drain: Start) -> None:
     """S1.20, S4.12."""
     jobs = [worker_tasks.meet.using(timeout=15).enqueue("all", 80) for _ in range(80)]

@@ -15,7 +15,7 @@ from tests.worker import nasty
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import Bench, Gate, ThreadedWorker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Drain = Callable[..., ThreadedWorker]
 

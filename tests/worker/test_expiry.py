@@ -299,6 +299,7 @@ def test_a_worker_sweeps_from_time_to_time(
     wait_until(lambda: get_job(late).status == "cancelled")
 
 
+@pytest.mark.slow
 def test_a_requeued_job_does_not_expire_by_a_time_that_is_over(drain: Drain) -> None:
     late = make_job(note.module_path, args=["a"], expires_at=PAST)
     drain()

@@ -100,6 +100,7 @@ def test_what_a_row_says_itself_goes_first(own: OwnConnection, worker: int) -> N
     assert (job.queue_name, job.priority, job.is_declared) == ("urgent", 1, False)
 
 
+@pytest.mark.slow
 def test_who_says_that_a_row_is_declared_has_it_run_as_it_is() -> None:
     [job_id] = insert(declared.placed, is_declared=True)
     assert run_jobs() == 1
@@ -118,6 +119,7 @@ def test_a_concurrency_key_holds_for_plain_inserts(drain: Start) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_limit_without_a_key_holds_for_plain_inserts_over_several_workers(
     start_thread: Start,
 ) -> None:

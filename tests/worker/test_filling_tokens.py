@@ -16,7 +16,7 @@ from tests.helpers import wait_until
 from tests.worker import declared
 from tests.worker.support import ThreadedWorker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Drain = Callable[..., ThreadedWorker]
 ALL = "declared-all"

@@ -47,6 +47,7 @@ def looked_at() -> list[object]:
     return [each for each in gc.get_objects() if type(each) in kinds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "status"),
     [(tasks.add, "successful"), (tasks.add_async, "successful"), (tasks.fail, "failed")],

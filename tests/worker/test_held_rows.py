@@ -30,7 +30,7 @@ from tests.races.support import DjangoThread
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Start = Callable[..., ThreadedWorker]
 Hold = Callable[..., Any]
@@ -144,7 +144,6 @@ def test_an_outcome_that_waits_for_a_lock_is_lost_only_if_the_job_was_taken_away
     assert (get_job(held.id).status, get_job(held.id).result) == ("running", None)
 
 
-@pytest.mark.slow
 def test_progress_of_a_job_whose_row_is_held_is_written_later(
     start_thread: Start, hold: Hold, gate: Gate
 ) -> None:
@@ -170,7 +169,6 @@ def test_a_worker_whose_own_row_is_held_runs_jobs(start_thread: Start, hold: Hol
     wait_until(lambda: get_worker(worker.id).listening)
 
 
-@pytest.mark.slow
 def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
     start_thread: Start, hold: Hold, gate: Gate
 ) -> None:
@@ -206,7 +204,6 @@ def test_whoever_rescues_jobs_looks_for_them_at_once(
     wait_until(lambda: count_jobs(status="successful") == jobs)
 
 
-@pytest.mark.slow
 def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     start_thread: Start, hold: Hold
 ) -> None:
@@ -219,7 +216,6 @@ def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     wait_until(lambda: count_jobs(status="successful") == 3)
 
 
-@pytest.mark.slow
 def test_a_held_state_of_a_rate_limit_delays_the_jobs_that_have_one(
     start_thread: Start, open_connection: Callable[..., psycopg.Connection], settings: Any
 ) -> None:

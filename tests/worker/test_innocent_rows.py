@@ -178,6 +178,7 @@ def test_an_outcome_waits_for_what_the_schema_lacks(
     assert get_job(job.id).status == "successful"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [{}, {"concurrency_key": "k", "concurrency_limit": 50}])
 def test_several_workers_blame_the_same_jobs(
     start_thread: Start,

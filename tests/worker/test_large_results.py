@@ -32,6 +32,7 @@ def open_flow(follow: Callable[[Batch, Any], Batch], *elements: object) -> Batch
     return flow
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("follow", [Batch.each, Batch.each_item])
 @pytest.mark.parametrize("others", [0, 100], ids=["at-once", "in-pages"])

@@ -35,6 +35,7 @@ def does_the_worker_rest() -> bool:
         return not cursor.fetchone()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "keys"),
     some_always(

@@ -136,6 +136,7 @@ def test_a_worker_with_slots_of_a_queue_is_notified_after_a_long_job(
     wait_until(lambda: get_worker(worker.id).listening)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_from_before_the_flag_that_outlasts_the_look_is_not_left_to_the_poll(
     start_thread: Callable[..., ThreadedWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +165,7 @@ def test_a_transaction_from_before_the_flag_that_outlasts_the_look_is_not_left_t
     wait_until(lambda: get_job(job).status == "successful")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_whose_slots_are_taken_is_not_notified(
     start_thread: Callable[..., ThreadedWorker], gate: Gate

@@ -41,6 +41,7 @@ def dump_and_load(session: psycopg.Connection) -> None:
                 copy.write(rows)
 
 
+@pytest.mark.slow
 def test_jobs_that_wait_for_others_go_on(
     open_connection: Callable[..., psycopg.Connection], drain: Callable[..., ThreadedWorker]
 ) -> None:

@@ -56,6 +56,7 @@ def test_many_locked_jobs_of_one_queue_do_not_hold_up_another_queue(
     wait_until(lambda: count_jobs(status="successful") == 510)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_running", [None, 100], ids=["free", "limited"])
 @pytest.mark.parametrize("limit", [1, 3])
 def test_locked_jobs_of_many_keys_do_not_hold_up_other_keys_and_queues(
@@ -75,6 +76,7 @@ def test_locked_jobs_of_many_keys_do_not_hold_up_other_keys_and_queues(
     wait_until(lambda: count_jobs(status="successful") == 180)
 
 
+@pytest.mark.slow
 def test_locked_jobs_of_a_limited_queue_do_not_hold_up_the_others_of_it(
     start_thread: Start, open_connection: Open
 ) -> None:

@@ -222,6 +222,7 @@ def wait_until_all_places_are_read(worker: ThreadedWorker, offers: list[Any]) ->
     wait_until(lambda: worker.runner.pump.outlook.is_idle)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("place", [{"queue_name": "mail"}, {"priority": -5}], ids=str)
 def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_poll(
@@ -302,6 +303,7 @@ def test_a_worker_that_was_refused_waits_for_its_turn(
     wait_until(lambda: get_job(job_id).status == "successful")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_drain_ends_where_all_that_is_left_has_paused_keys(drain: Start) -> None:
     pause(key="shop:*")
@@ -318,6 +320,7 @@ def spend_tokens(name: str, *, seconds: float) -> None:
     use_rate(name, ago=max(seconds, 1.0) - seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_drain_does_not_wait_for_tokens_that_no_job_of_its_needs(drain: Start) -> None:
     """Rates that other code or the jobs of other queues have used up, and a rate that is full."""

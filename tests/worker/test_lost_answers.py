@@ -17,7 +17,7 @@ from tests.proxy import TcpProxy
 from tests.worker import tasks as worker_tasks
 from tests.worker.support import Gate, ThreadedWorker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Start = Callable[..., ThreadedWorker]
 

@@ -135,6 +135,7 @@ def test_a_drain_waits_for_those_who_are_still_to_be_let_go(
     assert get_job(last).status == "successful"
 
 
+@pytest.mark.slow
 def test_dependants_of_one_key_run_in_order_across_pages(
     start_thread: Start, tmp_path: Path
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_refused_dependant_keeps_no_other_of_the_same_predecessor_in_a_sweep(
     assert states(waiting) == [WAITING] * 2 + [FREE] + [WAITING] * 2
 
 
+@pytest.mark.slow
 def test_dependants_that_the_server_refuses_are_left_to_the_sweep(
     own: OwnConnection, drain: Start
 ) -> None:

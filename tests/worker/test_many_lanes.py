@@ -226,6 +226,7 @@ def test_a_queue_that_gives_nothing_takes_no_share(
     assert len(claimed) == 4
 
 
+@pytest.mark.slow
 @on_server
 def test_a_worker_runs_the_jobs_of_very_many_queues(
     drain: Callable[..., ThreadedWorker],

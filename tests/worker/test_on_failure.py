@@ -82,6 +82,7 @@ def test_a_failure_is_told_with_its_end(bench: Bench) -> None:
     assert handler.on_failure is None
 
 
+@pytest.mark.slow
 def test_it_runs_as_any_job(bench: Bench, drain: Any) -> None:
     told.clear()
     job = give_up.enqueue()

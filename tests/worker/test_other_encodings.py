@@ -24,6 +24,7 @@ def fail_in_euros(price: int) -> None:
     raise ValueError(f"no {price} €")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_a_job_is_tried_again_whatever_its_error_says(
     encoding: str, drain: Callable[..., ThreadedWorker]

@@ -37,6 +37,7 @@ def send_large_result(cursor: Cursor) -> None:
     cursor.execute("SELECT repeat('x', $1 / 1000) FROM generate_series(1, 1000)", [LARGE_BYTES])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_result_is_kept_until_the_next_round_trip(own: OwnConnection) -> None:
     """It holds the arguments of all jobs of a claim, and the worker may be idle for hours then."""

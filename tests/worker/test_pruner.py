@@ -333,6 +333,7 @@ def test_a_drain_prunes_before_it_ends(drain: Callable[..., ThreadedWorker]) -> 
     assert not Worker.objects.filter(pk=old).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vain", [0, VAIN_LOOKS - 1])
 def test_what_the_pass_at_the_end_of_a_drain_lets_go_runs(
     drain: Callable[..., ThreadedWorker], monkeypatch: pytest.MonkeyPatch, vain: int

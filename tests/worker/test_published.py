@@ -34,6 +34,7 @@ def publication() -> Iterator[None]:
         cursor.execute("DROP PUBLICATION everything")
 
 
+@pytest.mark.slow
 def test_jobs_and_workflows_run_in_published_tables(publication: None, drain: Drain) -> None:
     tasks.fail.using(concurrency_key="shop").enqueue()
     group((tasks.add.s(number, 1) for number in range(3)), gather=total.s())

@@ -35,6 +35,7 @@ def wait_until_done(*job_ids: int | str) -> None:
     wait_until(lambda: {get_job(job_id).status for job_id in job_ids} == {"successful"})
 
 
+@pytest.mark.slow
 def test_an_idle_worker_says_that_it_listens_and_a_notification_wakes_it(
     start_thread: Start,
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_plain_insert_wakes_an_idle_worker(start_thread: Start) -> None:
     wait_until_done(make_job())
 
 
+@pytest.mark.slow
 def test_a_busy_worker_takes_back_that_it_listens_and_is_not_notified(
     start_thread: Start, gate: Gate, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_retry_runs_when_it_is_due_and_not_at_the_next_poll(start_thread: Star
     assert get_job(job.id).attempts == 3
 
 
+@pytest.mark.slow
 def test_claimed_jobs_that_no_slot_begins_go_back(start_thread: Start, gate: Gate) -> None:
     """S4.15: short jobs are claimed ahead, and are not hoarded behind a long one."""
     quick = make_jobs(40, "tests.tasks.add")
@@ -184,6 +187,7 @@ def test_a_claim_that_never_arrived_is_made_again(start_proxied: Start, proxy: T
     wait_until_done(job_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_outcome_whose_connection_breaks_is_written_once(
     start_proxied: Start, proxy: TcpProxy, when: Any
@@ -235,6 +239,7 @@ def test_an_outcome_that_the_server_refuses_fails_alone(
     assert refused.errors[0]["attempt"] == 1
 
 
+@pytest.mark.slow
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(
     drain: Start, refuse: Callable[..., None]
 ) -> None:
@@ -262,6 +267,7 @@ def test_an_outcome_that_could_not_be_written_at_all_is_written_when_the_server_
     wait_until(lambda: not worker.runner.state.unwritable)
 
 
+@pytest.mark.slow
 def test_a_failing_claim_does_not_spoil_the_outcomes_that_travel_with_it(
     start_thread: Start, refuse: Callable[..., None], gate: Gate
 ) -> None:

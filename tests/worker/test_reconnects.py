@@ -112,6 +112,7 @@ def make_job_elsewhere() -> int:
     return int(row[0])
 
 
+@pytest.mark.slow
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_what_was_notified_while_nobody_listened_is_found(
     wait_until(lambda: jobs and get_job(jobs[0]).status == "successful")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["pump", "lease"])
 def test_a_worker_whose_other_connections_die_goes_on(
     start_thread: Start, gate: Gate, role: str

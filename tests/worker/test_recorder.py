@@ -175,6 +175,7 @@ def test_an_idle_process_asks_nothing(own: OwnConnection) -> None:
     assert not cursor.called
 
 
+@pytest.mark.slow
 def test_a_worker_counts_all_that_it_runs(drain: Start) -> None:
     """Atomic jobs too, and attempts that are repeated."""
     tasks.add.enqueue_many([(1, 2)] * 5)

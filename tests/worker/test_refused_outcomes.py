@@ -138,6 +138,7 @@ def test_to_try_them_again_says_nothing_and_takes_no_turn_of_the_others(
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == said
 
 
+@pytest.mark.slow
 def test_no_warning_of_the_driver_follows_a_refusal(
     start_thread: Start, refuse: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,6 +148,7 @@ def test_no_warning_of_the_driver_follows_a_refusal(
     assert [r.getMessage() for r in caplog.records if r.name == "psycopg"] == []
 
 
+@pytest.mark.slow
 def test_many_of_them_are_found_in_several_turns(
     own: OwnConnection,
     worker: int,

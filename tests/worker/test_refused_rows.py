@@ -33,7 +33,7 @@ from tests.test_dependencies import FREE, WAITING, enqueue_after, state
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trips, make_options
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Start = Callable[..., ThreadedWorker]
 Refuse = Callable[..., None]

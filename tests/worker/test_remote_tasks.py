@@ -92,6 +92,7 @@ def test_a_worker_never_runs_one_though_it_is_in_its_queue(start_worker: Any) ->
         assert (job.status, job.attempts, job.claim) == ("ready", 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_one_whose_module_is_loaded_late_is_claimed_once(
     start_thread: StartThread, monkeypatch: pytest.MonkeyPatch

@@ -47,7 +47,7 @@ from tests.models import Effect
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import Gate, ThreadedWorker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 # Of a process of pytest: roles are of the whole server.
 ROLES = {kind: f"pgjobs test {kind} {os.getpid()}" for kind in ("worker", "web")}
@@ -132,7 +132,6 @@ def test_an_outcome_waits_for_a_right_that_the_role_lacks(
     assert get_job(job.id).status == "successful"
 
 
-@pytest.mark.slow
 def test_a_life_of_jobs_under_roles_with_their_rights(
     as_role: As, start_thread: Callable[..., ThreadedWorker], client: Client
 ) -> None:

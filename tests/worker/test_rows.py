@@ -165,6 +165,7 @@ def test_jobs_of_backends_the_worker_does_not_serve_stay(start_thread: Start) ->
     assert get_job(job_id).status == "ready"
 
 
+@pytest.mark.slow
 def test_a_thousand_unknown_jobs_do_not_hold_up_one_that_is_known(
     drain: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

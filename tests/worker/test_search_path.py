@@ -49,6 +49,7 @@ def test_own_connections_search_no_schema_but_postgresqls(own: OwnConnection) ->
     assert own.schema == "public"
 
 
+@pytest.mark.slow
 def test_a_worker_calls_no_operator_of_somebody_else(shadows: None, start_thread: Start) -> None:
     """Each of them would raise, and nothing would come to its end."""
     ConcurrencyLimit.objects.create(pattern="shop:*", max_running=2)

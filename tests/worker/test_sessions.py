@@ -69,6 +69,7 @@ def for_database() -> Iterator[Callable[[str, str], None]]:
         execute(f"ALTER DATABASE {database} RESET {name}")
 
 
+@pytest.mark.slow
 def test_jobs_run_on_after_somebody_altered_a_column_that_the_claim_returns(
     start_thread: Start,
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_the_project_says_of_hosts_is_kept() -> None:
         assert connection_parameters("default")["target_session_attrs"] == "any"
 
 
+@pytest.mark.slow
 def test_own_sessions_outlive_a_timeout_for_idle_ones(
     start_thread: Start, for_database: Callable[[str, str], None]
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_worker_that_stops_waits_for_what_runs_and_begins_nothing(
     assert not row.lost
 
 
+@pytest.mark.slow
 def test_a_worker_that_stops_begins_nothing_of_a_claim_under_way(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ def test_one_that_does_not_end_before_its_worker_fails_as_well(
     assert (get_job(job.id).status, get_job(job.id).attempts) == ("failed", 1)
 
 
+@pytest.mark.slow
 def test_the_log_tells_what_became_of_a_job_that_does_not_end(
     start_thread: Start,
     gate: Gate,
@@ -168,6 +170,7 @@ def test_the_log_tells_what_became_of_a_job_that_does_not_end(
     gate.open()
 
 
+@pytest.mark.slow
 def test_jobs_that_were_claimed_ahead_go_back_at_once(start_thread: Start, gate: Gate) -> None:
     """S4.15: fetched but not started."""
     make_jobs(40)
@@ -196,6 +199,7 @@ def test_a_second_signal_gives_everything_back_and_leaves(start_thread: Start, g
     assert get_worker(worker.id).ended_at is not None
 
 
+@pytest.mark.slow
 def test_of_two_workers_the_one_that_leaves_is_gone(start_thread: Start) -> None:
     """The tests' own workers: the other one would be taken for it, and this one would linger."""
     leaving, staying = start_thread(), start_thread(name="test:2")

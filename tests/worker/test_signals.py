@@ -89,6 +89,7 @@ def test_both_signals_are_sent_by_the_class_of_the_backend(
     assert (started.args, finished.return_value) == ([1, 2], 3)
 
 
+@pytest.mark.slow
 def test_task_finished_is_sent_when_the_outcome_is_stored(drain: Start, heard: Heard) -> None:
     """S2.1."""
     tasks.add.enqueue(1, 2)
@@ -115,6 +116,7 @@ def test_a_success_has_no_current_exception(drain: Start, heard: Heard) -> None:
     assert heard.exceptions == [None]
 
 
+@pytest.mark.slow
 def test_attempts_that_are_tried_again_start_each_and_finish_once(
     drain: Start, heard: Heard
 ) -> None:
@@ -162,6 +164,7 @@ def test_receivers_use_the_database_like_jobs(drain: Start) -> None:
     assert Effect.objects.filter(key="announced").count() == 5
 
 
+@pytest.mark.slow
 def test_a_receiver_that_blocks_holds_up_no_job(start_thread: Start) -> None:
     """S1.14."""
     blocked, release = threading.Event(), threading.Event()

@@ -61,6 +61,7 @@ def test_the_worker_tells_where_a_job_is(start_thread: Start, gate: Gate, name: 
     gate.open()
 
 
+@pytest.mark.slow
 def test_a_loop_that_a_task_blocks_is_told_of(start_thread: Start, gate: Gate) -> None:
     worker = start_thread(lease=NEVER)
     wait_until(lambda: worker.listens)
@@ -72,6 +73,7 @@ def test_a_loop_that_a_task_blocks_is_told_of(start_thread: Start, gate: Gate) -
     gate.open()
 
 
+@pytest.mark.slow
 def test_without_a_notification_it_is_told_at_the_next_heartbeat(
     start_thread: Start, gate: Gate
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_worker_that_does_not_answer_within_its_lease_is_late() -> None:
     assert found.is_late
 
 
+@pytest.mark.slow
 def test_the_command_says_why_nobody_answers() -> None:
     make_token()
     remote = make_worker("node-1", token_id=Token.objects.get().pk)

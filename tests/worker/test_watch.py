@@ -47,6 +47,7 @@ def test_a_session_waits_for_the_watch_without_an_error(sessions: Any) -> None:
     assert take(second)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_session_that_has_the_watch_is_given_it_again(sessions: Any) -> None:
     """An answer that is lost leaves nothing behind that nobody knows of."""
@@ -107,6 +108,7 @@ def listeners() -> int:
         return int(cursor.fetchall()[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_of_several_idle_workers_one_listens_and_the_others_park(start_thread: Start) -> None:
     workers = [start_thread(poll_interval=NEVER) for _ in range(3)]
@@ -119,6 +121,7 @@ def test_of_several_idle_workers_one_listens_and_the_others_park(start_thread: S
     wait_until(lambda: get_job(job.id).status == "successful")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_batch_of_jobs_wakes_one_worker_after_the_other(start_thread: Start, gate: Gate) -> None:
     for _ in range(5):
@@ -129,6 +132,7 @@ def test_a_batch_of_jobs_wakes_one_worker_after_the_other(start_thread: Start, g
     gate.wait_entered(5)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_with_a_share_used_up_leaves_the_queue_to_others(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +147,7 @@ def test_a_worker_with_a_share_used_up_leaves_the_queue_to_others(
         gate.wait_entered()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_holds_jobs_asks_for_the_watch_when_somebody_leaves(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +175,7 @@ def test_a_parked_worker_hears_what_people_ask_of_it(start_thread: Start) -> Non
     assert parked.join() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_where_no_watch_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +212,7 @@ def test_a_worker_whose_pump_is_held_up_leaves_the_watch(
         released.set()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_may_lose_its_lease_leaves_the_watch(start_thread: Start) -> None:
     """Somebody has locked its row, or the server is full: it would claim nothing."""
@@ -243,6 +250,7 @@ def test_a_worker_that_was_refused_the_watch_does_not_keep_it(
     wait_until(lambda: not advisory_locks(), timeout=WAIT_SECONDS / 6)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_jobs_that_a_worker_gives_back_wake_another(start_thread: Start, gate: Gate) -> None:
     busy = start_thread(poll_interval=NEVER, concurrency=1, shutdown_timeout=0.0)

@@ -144,6 +144,7 @@ def test_a_job_that_ends_although_it_was_cancelled_is_what_it_came_to(
     assert (get_job(job.id).status, get_job(job.id).result) == ("successful", ["caught"])
 
 
+@pytest.mark.slow
 def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,6 +161,7 @@ def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
     assert (get_job(other.id).status, get_job(other.id).attempts) == ("ready", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [tasks.ignore_interrupts, tasks.block_the_loop], ids=name)
 def test_the_late_end_of_a_stuck_attempt_changes_nothing_and_is_not_told(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture, task: Task

@@ -91,6 +91,7 @@ class Fed(Simulated):
         self.stop_requested = self.now > self.until
 
 
+@pytest.mark.slow
 def test_a_timeout_that_is_shorter_than_the_rest_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_quiet_worker_goes_on_with_what_it_runs_and_claims_nothing(
     assert worker.stop() == 0
 
 
+@pytest.mark.slow
 def test_what_a_worker_had_claimed_ahead_goes_back_when_it_becomes_quiet(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_what_a_worker_had_claimed_ahead_goes_back_when_it_becomes_quiet(
     assert count_jobs(status="running") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_asked_to_stop_does_as_after_term(start_thread: Start, gate: Gate) -> None:
     worker = start_thread(concurrency=1, lease=NEVER)
     wait_until_listening(worker)
@@ -128,6 +130,7 @@ def test_a_notification_about_workers_gives_no_job_back(
     assert count_jobs(status="running") == 6
 
 
+@pytest.mark.slow
 def test_a_quiet_worker_that_loses_its_lease_stays_quiet(start_thread: Start) -> None:
     worker = start_thread(lease=NEVER)
     wait_until_listening(worker)

@@ -106,6 +106,7 @@ def once() -> Callable[..., Any]:
 
 
 # What is rolled back would stay in the tables, and in the planner's statistics, for other tests.
+@pytest.mark.time_limit(600)
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:

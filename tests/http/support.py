@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.asgi import get_asgi_application
+from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, Client
 
@@ -34,7 +34,7 @@ async def asked(request: Any) -> HttpResponse:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await with_api(get_asgi_application())(request.scope, receive, send)
+    await with_api(ASGIHandler())(request.scope, receive, send)
     start, *bodies = sent
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     # As servers do.

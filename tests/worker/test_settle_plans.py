@@ -182,14 +182,14 @@ def test_no_rows_of_others_are_read(by_worker: bool, known: str, is_analyzed: bo
 
 def rows_of_each(cursor: Any, prepare: Callable[[], Callable[[Any], object]]) -> dict[str, int]:
     """Return of which tables what was prepared reads many rows."""
-    point = transaction.savepoint()
+    point = connection.savepoint()
     run = prepare()
     rows = {table: rows_read(cursor, table) for table in FILLS}
     blocks = {index: blocks_read(cursor, index) for index in INDEXES}
     run(cursor)
     read = {table: rows_read(cursor, table) - rows[table] for table in FILLS}
     of_indexes = {index: blocks_read(cursor, index) - blocks[index] for index in INDEXES}
-    transaction.savepoint_rollback(point)
+    connection.savepoint_rollback(point)
     return {table: many for table, many in read.items() if many > 1000} | {
         index: many for index, many in of_indexes.items() if many > 100
     }

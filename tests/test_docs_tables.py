@@ -92,15 +92,29 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     return flags.union(*verbs) - {"-h", "--help"}
 
 
-def test_every_action_of_jobs_and_each_of_its_flags_is_documented() -> None:
-    documented = rows_of("workers.md", "The command `jobs`")
+def test_every_action_of_jobs_is_documented_and_what_is_told_of_it_exists() -> None:
+    """What each flag does is only in --help."""
+    names, told = (rows_of("workers.md", "The command `jobs`", column) for column in (0, 1))
     parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
-    found = {name: flags_of(action) for name, action in actions_of(parser).items()}
-    told = {}
-    for cell in documented:
-        for name in names_in(cell):
-            told[name] = set(re.findall(r"--[a-z-]+", cell))
-    assert told == found
+    found = actions_of(parser)
+    assert sorted(NAME.findall("".join(names))) == sorted(found)
+    for cell, meaning in zip(names, told, strict=True):
+        actions = [found[name] for name in names_in(cell)]
+        known = set(found).union(*map(flags_of, actions), *map(actions_of, actions))
+        assert set(re.findall(r"`([\w-]+)`", meaning)) <= known, cell
+
+
+def test_every_flag_of_jobs_is_explained_by_its_help() -> None:
+    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    actions = list(actions_of(parser).values())
+    verbs = [verb for action in actions for verb in actions_of(action).values()]
+    unexplained = {
+        f"{each.prog} {action.option_strings[0]}"
+        for each in (*actions, *verbs)
+        for action in each._actions
+        if action.option_strings and not action.help
+    }
+    assert unexplained == set()
 
 
 def test_every_event_of_the_log_is_documented_and_no_other() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests import helpers
 
-ROW = re.compile(r"^\| (S\d\.\d+) \|.*", re.MULTILINE)
+ROW = re.compile(r"^- (S\d\.\d+) .*", re.MULTILINE)
 # A link says the test; one that says the name of the file means the whole file.
 SHOWN_BY = re.compile(r"\[`(?:\w+/)*(\w+)`\]\(\.\./(tests/[^)]*\.py)\)")
 ITEMS = re.compile(r"\bS(\d)\.(\d+)(?:-S\d\.(\d+))?")

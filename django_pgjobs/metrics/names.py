@@ -1,4 +1,4 @@
-"""All metrics, with what they mean; docs/metrics.md has the same table."""
+"""All metrics, with what they mean; docs/metrics.md has the same list."""
 
 from __future__ import annotations
 

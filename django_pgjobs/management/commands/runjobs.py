@@ -18,18 +18,6 @@ from django_pgjobs.backend import our_aliases
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
 from django_pgjobs.declaring.attempts import foreign_max_attempts
-from django_pgjobs.management.arguments import (
-    QueueSlots,
-    concurrency,
-    duration,
-    port,
-    queue_names,
-    queue_slots,
-    seconds,
-    whole,
-    whole_number,
-    worker_name,
-)
 from django_pgjobs.management.banner import banner, log_first, warnings_of
 from django_pgjobs.management.starting import (
     excluded_queues,
@@ -39,6 +27,7 @@ from django_pgjobs.management.starting import (
     look_at_server,
     unreachable,
 )
+from django_pgjobs.management.worker_flags import add_worker_flags
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.worker.process.code_changes import watch_files
 from django_pgjobs.worker.process.exit_status import EXIT_USAGE
@@ -91,133 +80,7 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        what = parser.add_argument_group("what to run")
-        what.add_argument(
-            "-q",
-            "--queues",
-            type=queue_slots,
-            default=QueueSlots("", None, {}),
-            metavar="A,B:4,*",
-            help="Only these queues; B:4 runs at most 4 jobs of B at a time; * adds all others.",
-        )
-        what.add_argument(
-            "--exclude-queues",
-            type=queue_names,
-            default=(),
-            metavar="A,B",
-            help="All queues but these.",
-        )
-        what.add_argument(
-            "--no-schedules", action="store_true", help="Leave due schedules to other workers."
-        )
-        self._add_size(parser)
-        self._add_limits(parser)
-        self._add_behaviour(parser)
-
-    def _add_size(self, parser: CommandParser) -> None:
-        size = parser.add_argument_group("concurrency")
-        size.add_argument(
-            "-c",
-            "--concurrency",
-            type=concurrency,
-            metavar="N|auto",
-            help="Jobs at a time per process, in threads (default: processors + 4, at most 32). "
-            "Async jobs are not counted, see PGJOBS['ASYNC_CONCURRENCY'].",
-        )
-        size.add_argument(
-            "--processes",
-            type=whole("PROCESSES"),
-            metavar="N",
-            help="Processes; with more than 1 this one only supervises (default: 1).",
-        )
-
-    def _add_limits(self, parser: CommandParser) -> None:
-        limits = parser.add_argument_group("when to stop")
-        limits.add_argument(
-            "--drain",
-            action="store_true",
-            help="Stop when nothing is left that may run now or when tokens of rate limits come.",
-        )
-        limits.add_argument(
-            "--max-jobs", type=whole_number, metavar="N", help="Stop after N finished jobs."
-        )
-        limits.add_argument("--max-time", type=duration, metavar="S", help="Stop after S seconds.")
-        limits.add_argument(
-            "--max-memory",
-            type=whole_number,
-            metavar="MIB",
-            help="Stop when more memory is in use. With --processes, the limits on jobs and "
-            "memory replace the child process instead.",
-        )
-        limits.add_argument(
-            "--shutdown-timeout",
-            type=seconds("SHUTDOWN_TIMEOUT_SECONDS"),
-            metavar="S",
-            help="How long running jobs may take to finish (default: 30).",
-        )
-
-    def _add_behaviour(self, parser: CommandParser) -> None:
-        how = parser.add_argument_group("behaviour")
-        how.add_argument(
-            "--poll-interval",
-            type=seconds("POLL_INTERVAL_SECONDS"),
-            metavar="S",
-            help="The longest time between two polls of an idle worker (default: 5).",
-        )
-        how.add_argument(
-            "--listen",
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help="Be notified of new jobs, or find them by polling only (default: --listen).",
-        )
-        how.add_argument(
-            "--lease-seconds",
-            type=seconds("LEASE_SECONDS"),
-            metavar="S",
-            help="How long after its last renewal others take a worker's jobs (default: 60).",
-        )
-        how.add_argument(
-            "--reload",
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help="Restart when code changes (default: if DEBUG, not with --drain, --max-jobs or "
-            "--max-time).",
-        )
-        how.add_argument(
-            "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."
-        )
-        how.add_argument(
-            "--log-format", choices=("text", "json"), default="text", help="One line per event."
-        )
-        how.add_argument(
-            "--check",
-            action="store_true",
-            help="Check settings, database, rights and queues, say what would run, and exit.",
-        )
-        self._add_health(parser)
-        how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-
-    def _add_health(self, parser: CommandParser) -> None:
-        health = parser.add_argument_group("health checks")
-        health.add_argument(
-            "--health-port",
-            type=port,
-            metavar="PORT",
-            help="Answer /live, /ready and /metrics over HTTP. With --processes, the first child "
-            "takes this port, the others the ports that follow.",
-        )
-        health.add_argument(
-            "--health-host",
-            default="127.0.0.1",
-            metavar="HOST",
-            help="The address to listen at; there is no password (default: 127.0.0.1).",
-        )
-        health.add_argument(
-            "--health-file",
-            default="",
-            metavar="PATH",
-            help="Touch this file each second while live. With --processes, PATH.1, PATH.2 ...",
-        )
+        add_worker_flags(parser)
 
     def handle(self, **flags: Any) -> None:
         with held_signals():

@@ -90,16 +90,22 @@ def without_marks(text: str) -> str:
 
 
 def test_no_setting_is_documented_that_does_not_exist() -> None:
-    named = set(re.findall(r"^\| *`([A-Z][A-Z_]+)`", read("settings.md"), re.MULTILINE))
-    assert named, "docs/settings.md: a table whose rows begin with `NAME` is expected"
+    named = set(re.findall(r"^- `([A-Z][A-Z_]+)`: ", read("settings.md"), re.MULTILINE))
+    assert named, "docs/settings.md: a list of `NAME`: ... is expected"
     assert named <= {*setting_names()}
 
 
-def tables_of(page: str, heading: str) -> list[str]:
-    """Return the first cells of each table of a section, one text per table."""
-    section = read(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    return ["\n".join(row.split("|")[1] for row in table.splitlines()) for table in tables]
+def lists_of(page: str, heading: str) -> list[list[str]]:
+    """Return what is explained in each list of a section, as `this`, `and this`: meaning."""
+    _, found, rest = read(page).partition(f"\n## {heading}\n")
+    lists = re.findall(r"(?:^- .*\n)+", re.split("^## ", rest, flags=re.MULTILINE)[0], re.MULTILINE)
+    assert found and lists, f"docs/{page}: a list below {heading!r} is expected"
+    return [[line[2:].partition(": ")[0] for line in each.splitlines()] for each in lists]
+
+
+def names_explained(page: str, heading: str) -> list[str]:
+    """Return the names that the first list of a section explains."""
+    return re.findall(r"`(\w+)`", "\n".join(lists_of(page, heading)[0]))
 
 
 def test_every_column_of_jobs_and_workers_is_documented_and_no_other() -> None:
@@ -107,7 +113,8 @@ def test_every_column_of_jobs_and_workers_is_documented_and_no_other() -> None:
 
     columns = [{field.column for field in model._meta.local_fields} for model in (Job, Worker)]
     columns[0].add("lane")  # the engine's own, as tests/test_sql.py has it
-    named = [re.findall(r"`(\w+)`", cells) for cells in tables_of("job-lifecycle.md", "Columns")]
+    lists = lists_of("job-lifecycle.md", "Columns")
+    named = [re.findall(r"`(\w+)`", "\n".join(each)) for each in lists]
     assert [sorted(names) for names in named] == [sorted(names) for names in columns]
 
 
@@ -145,8 +152,8 @@ def test_the_signature_of_task_is_documented_as_it_is() -> None:
 def test_every_option_of_a_task_is_explained() -> None:
     from django_pgjobs import Task
 
-    rows = re.findall(r"^\| (`.+?) \|", read("tasks.md") + read("coalescing.md"), re.MULTILINE)
-    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    pages = ("tasks.md", "coalescing.md")
+    explained = {name for page in pages for name in names_explained(page, "Options")}
     of_jobs = {"run_after", "after", "after_failure", "subject"}
     options = {field.name for field in dataclasses.fields(Task)} - {"func", "is_ours"}
     assert options - of_jobs - explained == set()
@@ -162,8 +169,7 @@ def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
         *(f"{kind}_paused" for kind in PauseKind.values),
         *re.findall(r'append\(\("(\w+)"', (ROOT / "django_pgjobs/control/stuck.py").read_text()),
     }
-    rows = re.findall(r"^\| (`.+?) \|", read("why-not-running.md"), re.MULTILINE)
-    assert told == {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+    assert told == {*names_explained("why-not-running.md", "Reasons")}
 
 
 def test_settings_of_two_pages_can_be_copied() -> None:

@@ -22,7 +22,7 @@ from django_pgjobs.worker.process import exit_status
 from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.state import CONNECTED_ROLES
 from tests.helpers import ROOT
-from tests.test_docs import read
+from tests.test_docs import names_explained, read
 
 NAME = re.compile(r"`(\w+)`")
 PACKAGE = ROOT / "django_pgjobs"
@@ -52,8 +52,8 @@ def test_what_using_takes_is_documented() -> None:
     )[0]
     assert declared - takes == names_in(left_out)
     assert set(OF_DECLARATIONS) == declared - takes | {"schedule"}
-    options = names_in("".join(rows_of("tasks.md", "Options")))
-    of_keys = names_in("".join(rows_of("coalescing.md", "Options")))
+    options = {*names_explained("tasks.md", "Options")}
+    of_keys = {*names_explained("coalescing.md", "Options")}
     # What @task(schedule=...) says is no option of jobs.
     assert takes == (options | of_keys | names_in(added)) - names_in(left_out) - {"schedule"}
 
@@ -132,7 +132,7 @@ def test_every_exit_status_is_documented_and_no_other() -> None:
 
 def test_every_column_of_a_rate_limit_is_documented_and_no_other() -> None:
     columns = {field.column for field in RateLimit._meta.local_fields} - {"id"}
-    assert names_in("".join(rows_of("rate-limits.md", "Limits"))) == columns
+    assert {*names_explained("rate-limits.md", "Limits")} == columns
 
 
 def test_every_exception_is_documented_with_its_bases() -> None:
@@ -216,5 +216,4 @@ def test_the_diagram_of_a_jobs_life_has_every_outcome() -> None:
 
 
 def test_the_kinds_of_warnings_are_documented_in_their_order() -> None:
-    cells = rows_of("admin-overview.md", "What it warns of")
-    assert [name for cell in cells for name in NAME.findall(cell)] == list(KINDS)
+    assert names_explained("admin-overview.md", "What it warns of") == list(KINDS)

@@ -17,8 +17,8 @@ from tests import helpers
 ROOT = helpers.ROOT
 PACKAGE = ROOT / "django_pgjobs"
 
-# The table of docs/design.md says on which floor a room is.
-FLOOR = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
+# The list of docs/design.md says on which floor a room is.
+FLOOR = re.compile(r"^- (\d+): (.+)$", re.MULTILINE)
 ROOM = re.compile(r"`([\w.]+)`")
 
 LONGEST_MODULE = 400
@@ -125,7 +125,7 @@ def calls(path: Path) -> Iterator[ast.Call]:
 def floors() -> dict[str, int]:
     """Return the floor of each room, as docs/design.md says."""
     rooms = (ROOT / "docs" / "design.md").read_text().split("\n## Rooms\n")[1].split("\n## ")[0]
-    return {room: int(floor) for floor, cell in FLOOR.findall(rooms) for room in ROOM.findall(cell)}
+    return {room: int(floor) for floor, line in FLOOR.findall(rooms) for room in ROOM.findall(line)}
 
 
 def test_the_rooms_are_those_of_the_design_page() -> None:

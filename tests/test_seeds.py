@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests import helpers
 
-ROW = re.compile(r"^- (S\d\.\d+) .*", re.MULTILINE)
+SECTION = re.compile(r"^## (S\d)\. .*\n(?:(?!## ).*\n)*", re.MULTILINE)
+ITEM = re.compile(r"^(\d+)\. .*", re.MULTILINE)
 # A link says the test; one that says the name of the file means the whole file.
 SHOWN_BY = re.compile(r"\[`(?:\w+/)*(\w+)`\]\(\.\./(tests/[^)]*\.py)\)")
 ITEMS = re.compile(r"\bS(\d)\.(\d+)(?:-S\d\.(\d+))?")
@@ -32,11 +33,12 @@ def items_on_the_page() -> dict[str, set[Place]]:
     """Return what shows each item of docs/seeds.md."""
     page = (helpers.ROOT / "docs" / "seeds.md").read_text()
     return {
-        row[1]: {
+        f"{section[1]}.{item[1]}": {
             (file, name if name != Path(file).stem else None)
-            for name, file in SHOWN_BY.findall(row[0])
+            for name, file in SHOWN_BY.findall(item[0])
         }
-        for row in ROW.finditer(page)
+        for section in SECTION.finditer(page)
+        for item in ITEM.finditer(section[0])
     }
 
 

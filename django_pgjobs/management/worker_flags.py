@@ -144,6 +144,10 @@ def _add_behaviour(parser: CommandParser) -> None:
         help="Restart when code changes; running jobs have 3 s (default: if DEBUG, not with "
         "--drain, --max-jobs or --max-time).",
     )
+    _add_what_is_said(how)
+
+
+def _add_what_is_said(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--name",
         type=worker_name,

@@ -20,7 +20,11 @@ MAX_COUNTED = 1_000
 
 @dataclass(frozen=True)
 class BatchExplanation:
-    """Why a batch is not complete, with all below it; *refs* of a reason are ids of batches."""
+    """Why a batch is not complete, with all below it; *refs* of a reason are ids of batches.
+
+    Codes: follows, parts, children, open (not sealed), making, not_run, running, waiting,
+    cancelling, uncounted, missing, broken, complete.
+    """
 
     batch_id: int
     is_complete: bool

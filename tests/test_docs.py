@@ -95,12 +95,13 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert named <= {*setting_names()}
 
 
-def lists_of(page: str, heading: str) -> list[list[str]]:
-    """Return what is explained in each list of a section, as `this`, `and this`: meaning."""
-    _, found, rest = read(page).partition(f"\n## {heading}\n")
-    lists = re.findall(r"(?:^- .*\n)+", re.split("^## ", rest, flags=re.MULTILINE)[0], re.MULTILINE)
+def lists_of(page: str, heading: str) -> list[dict[str, str]]:
+    """Return the lists of a section, which say `this`, `and this`: what they mean."""
+    _, found, rest = read(page).partition(f"# {heading}\n")
+    lists = re.findall(r"(?:^- .*\n)+", re.split("^#+ ", rest, flags=re.MULTILINE)[0], re.MULTILINE)
     assert found and lists, f"docs/{page}: a list below {heading!r} is expected"
-    return [[line[2:].partition(": ")[0] for line in each.splitlines()] for each in lists]
+    rows = ([line[2:].partition(": ") for line in each.splitlines()] for each in lists)
+    return [{name: meaning for name, _, meaning in each} for each in rows]
 
 
 def names_explained(page: str, heading: str) -> list[str]:

@@ -22,20 +22,15 @@ from django_pgjobs.worker.process import exit_status
 from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.state import CONNECTED_ROLES
 from tests.helpers import ROOT
-from tests.test_docs import names_explained, read
+from tests.test_docs import lists_of, names_explained, read
 
 NAME = re.compile(r"`(\w+)`")
 PACKAGE = ROOT / "django_pgjobs"
 
 
-def rows_of(page: str, heading: str, column: int = 0) -> list[str]:
-    """Return the cells of one column of the first table below a heading."""
-    _, found, section = read(page).partition(f" {heading}\n")
-    assert found, f"docs/{page}: a heading {heading!r} is expected"
-    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    assert table, f"docs/{page}: a table below {heading!r} is expected"
-    lines = table[0].splitlines()[2:]
-    return [re.split(r"(?<!\\)\|", line)[column + 1].strip() for line in lines]
+def items_of(page: str, heading: str) -> dict[str, str]:
+    """Return the first list below a heading: what is explained -> its meaning."""
+    return lists_of(page, heading)[0]
 
 
 def names_in(text: str) -> set[str]:
@@ -70,7 +65,7 @@ def roles_of_connections() -> Iterator[str]:
 
 
 def test_every_connection_is_documented_and_no_other() -> None:
-    documented = re.findall(r"`pgjobs (\w+)`", "".join(rows_of("workers.md", "Connections")))
+    documented = re.findall(r"`pgjobs (\w+)`", "".join(items_of("workers.md", "Connections")))
     assert sorted(documented) == sorted(set(roles_of_connections()))
 
 
@@ -94,14 +89,14 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_every_action_of_jobs_is_documented_and_what_is_told_of_it_exists() -> None:
     """What each flag does is only in --help."""
-    names, told = (rows_of("workers.md", "The command `jobs`", column) for column in (0, 1))
+    told = items_of("workers.md", "The command `jobs`")
     parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
     found = actions_of(parser)
-    assert sorted(NAME.findall("".join(names))) == sorted(found)
-    for cell, meaning in zip(names, told, strict=True):
-        actions = [found[name] for name in names_in(cell)]
+    assert sorted(NAME.findall("".join(told))) == sorted(found)
+    for names, meaning in told.items():
+        actions = [found[name] for name in names_in(names)]
         known = set(found).union(*map(flags_of, actions), *map(actions_of, actions))
-        assert set(re.findall(r"`([\w-]+)`", meaning)) <= known, cell
+        assert set(re.findall(r"`([\w-]+)`", meaning)) <= known, names
 
 
 def test_every_flag_of_jobs_is_explained_by_its_help() -> None:
@@ -119,14 +114,14 @@ def test_every_flag_of_jobs_is_explained_by_its_help() -> None:
 
 def test_every_event_of_the_log_is_documented_and_no_other() -> None:
     events = {kind.value for kind in Kind} | {"start", "rescue"}
-    assert names_in("".join(rows_of("workers.md", "Log"))) == events
+    assert names_in("".join(items_of("workers.md", "Log"))) == events
 
 
 def test_every_exit_status_is_documented_and_no_other() -> None:
     # Two are between a child and its supervisor only.
     inside = {exit_status.EXIT_DISMISSED, exit_status.EXIT_DONE}
     statuses = {value for name, value in vars(exit_status).items() if name.startswith("EXIT_")}
-    documented = re.findall(r"\d+", ",".join(rows_of("workers.md", "Exit status")))
+    documented = re.findall(r"\d+", ",".join(items_of("workers.md", "Exit status")))
     assert {int(number) for number in documented} == statuses - inside
 
 
@@ -136,12 +131,10 @@ def test_every_column_of_a_rate_limit_is_documented_and_no_other() -> None:
 
 
 def test_every_exception_is_documented_with_its_bases() -> None:
-    names = rows_of("api.md", "Exceptions")
-    bases = rows_of("api.md", "Exceptions", 1)
     documented = {
-        name: names_in(cell)
-        for row, cell in zip(names, bases, strict=True)
-        for name in names_in(row)
+        name: names_in(bases)
+        for names, bases in items_of("api.md", "Exceptions").items()
+        for name in names_in(names)
     }
     public = {name: getattr(exceptions, name, None) for name in django_pgjobs.__all__}
     found = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from django_pgjobs.models import Batch
 from django_pgjobs.queries import batch_care, batches, jobs

@@ -108,6 +108,28 @@ def test_an_action_with_verbs_lists_without_one_and_with_list() -> None:
         assert parser.parse_args([action, *flags, "list"]) == full
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["tokens", "--json", "revoke", "3"], "--json"),
+        (["tokens", "--json", "--all", "rotate", "3"], "--all, --json"),
+        (["schedules", "--json", "pause", "nightly"], "--json"),
+        (["workflows", "--limit", "3", "retry", "17"], "--limit"),
+        (["workflows", "--json", "--limit", "3", "show", "17"], "--limit"),
+        (["workers", "--json", "stop", "all"], "--json"),
+        (["limits", "--json", "reset", "shopify"], "--json"),
+    ],
+    ids=" ".join,
+)
+def test_flags_of_the_list_before_another_verb_are_refused(words: list[str], flag: str) -> None:
+    """They would be of no effect; `workflows show` takes one of them."""
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", *words)
+    verb = next(word for word in words[1:] if word.isalpha())
+    said = f"Error: {flag} before {verb}: that belongs to list, not to {verb}."
+    assert str(caught.value) == said
+
+
 def verbs_of(parser: Any) -> list[Any]:
     """Return what an action takes as its verb."""
     return [action for action in parser._actions if action.dest == "verb"]

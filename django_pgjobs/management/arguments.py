@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
 
@@ -57,6 +57,34 @@ class ActionParser(CommandParser):
             self.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **kind)
 
 
+class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The verbs of an action. *of_list* are its own flags: a verb takes those whose default it
+    suppresses, and so leaves what was given before it.
+    """
+
+    of_list: Sequence[argparse.Action] = ()
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        verb = values[0]
+        default_of = self.choices[verb].get_default
+        stray = [
+            flag.option_strings[0]
+            for flag in self.of_list
+            if getattr(namespace, flag.dest) != flag.default
+            and default_of(flag.dest) != argparse.SUPPRESS
+        ]
+        if stray:
+            said = f"{', '.join(stray)} before {verb}: that belongs to {LIST}, not to {verb}."
+            raise argparse.ArgumentError(None, said)
+        super().__call__(parser, namespace, values, option_string)
+
+
 def add_action(
     actions: Any, name: str, *, help: str, description: str = "", epilog: str = ""
 ) -> Any:
@@ -77,11 +105,11 @@ def add_verbs(parser: Any, flags: Mapping[str, Mapping[str, Any]], *, help: str)
 
     *flags* are those of the list; they may stand on either side of that verb.
     """
-    verbs = parser.add_subparsers(dest="verb")
+    verbs = parser.add_subparsers(dest="verb", action=Verbs)
     parser.set_defaults(verb=LIST)
     listing = add_action(verbs, LIST, help=help, description=parser.description)
+    verbs.of_list = [parser.add_argument(flag, **kind) for flag, kind in flags.items()]
     for flag, kind in flags.items():
-        parser.add_argument(flag, **kind)
         # Left out it leaves what was given before the verb.
         listing.add_argument(flag, **{**kind, "default": argparse.SUPPRESS})
     return verbs

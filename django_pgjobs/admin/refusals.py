@@ -109,6 +109,8 @@ KNOWN = [
             gettext_lazy("the workflow of its batch %(batch)s is being deleted."),
         ),
         (r"it does not exist any more\.", gettext_lazy("it does not exist any more.")),
+        (r"it is due by now\.", gettext_lazy("it is due by now.")),
+        (r"it has been asked to end\.", gettext_lazy("it has been asked to end.")),
         (
             r"it is (?P<status>\w+) by now\.",
             gettext_lazy("its status is “%(status)s” by now."),

@@ -56,7 +56,8 @@ class Action:
     *suits* is the condition on the jobs that it is for, *statuses* are those that they can have;
     *apply* changes those of the given ids that still meet it, in the open transaction. *spared*, if
     given: the action is for all jobs of *statuses* but those that meet this condition. *why* says
-    what keeps a job that is still one of its.
+    what keeps a job that is still one of its, *overtaken* what one is that has one of *statuses*
+    but does not suit any more, if that is not its status.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Action:
     apply: Callable[[Cursor, list[int], ChosenOptions], Effect]
     spared: Q | None = None
     why: Why = why_locked
+    overtaken: str = ""
 
 
 def _when(options: ChosenOptions) -> RunTimes:
@@ -173,6 +175,7 @@ ACTIONS = {
             (JobStatus.READY,),
             _suits_run_now,
             _reschedule,
+            overtaken="it is due by now.",
         ),
         Action(
             "postpone",
@@ -189,6 +192,7 @@ ACTIONS = {
             (JobStatus.READY, JobStatus.RUNNING),
             _suits_cancel,
             _cancel,
+            overtaken="it has been asked to end.",
         ),
         Action(
             "discard",

@@ -126,11 +126,10 @@ def _why_passed_over(change_id: int, job_id: int) -> str:
     status = jobs.values_list("status", flat=True).first()
     if status is None:
         return "it does not exist any more."
-    is_same = status in action.statuses
-    if action.spared is None:
-        is_same = jobs.filter(action.suits(change.options)).exists()
-    if not is_same:
+    if status not in action.statuses:
         return f"it is {status} by now."
+    if action.spared is None and not jobs.filter(action.suits(change.options)).exists():
+        return action.overtaken or f"it is {status} by now."
     with job_cursor() as cursor:
         return action.why(cursor, job_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -11,12 +12,15 @@ from django.utils.translation import override
 
 from django_pgjobs import workflow
 from django_pgjobs.admin.refusals import in_words
+from django_pgjobs.bulk import changes
+from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.control.changing import refusal_text
 from django_pgjobs.control.leaving import why_locked, why_not_deleted, why_not_requeued
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.admin.bulk_support import FAILED, address, confirm, said, token_of
+from tests.admin.test_job_page import LATER
 from tests.factories import make_batch, make_job, make_jobs
 from tests.helpers import connect
 from tests.test_admin import NOW
@@ -73,6 +77,45 @@ def test_one_that_is_locked_is_named(admin_client: Client, verb: str, why: str) 
     assert f"1 passed over. For example job {ids[1]}: {why}" in said(admin_client)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("verb", "columns", "change", "why"),
+    [
+        ("run_now", {"due_at": LATER}, "due_at = NULL", "it is due by now."),
+        ("run_now", {"due_at": LATER}, "status = 'failed'", "it is failed by now."),
+        (
+            "cancel",
+            {"status": "running"},
+            "cancel_requested_at = now()",
+            "it has been asked to end.",
+        ),
+    ],
+)
+def test_of_one_that_changes_meanwhile_it_is_said_what_it_is_by_then(
+    admin_client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    columns: dict[str, Any],
+    change: str,
+    why: str,
+) -> None:
+    """It has the status still that the change is for, or not."""
+    job_id, unchanged = make_job(**columns), make_job(**columns)
+    with connect(autocommit=False) as other:
+        other.execute(f"UPDATE pgjobs_job SET {change} WHERE id = %s", [job_id])
+
+        def run_page(change_id: int) -> changes.Page:
+            try:
+                return real(change_id)
+            finally:
+                other.commit()
+
+        real = changes.run_page
+        monkeypatch.setattr(changes, "run_page", run_page)
+        confirm(admin_client, address(verb, Selection.ids([job_id, unchanged])))
+    assert said(admin_client).endswith(f", 1 passed over. For example job {job_id}: {why}")
+
+
 def test_of_one_that_is_gone_nothing_more_is_said(admin_client: Client) -> None:
     ids = make_jobs(3, status="failed", finished_at=NOW)
     where = address("requeue", FAILED)
@@ -99,6 +142,7 @@ def reasons() -> Iterator[str]:
         )
     yield "it does not exist any more."
     yield "it is failed by now."
+    yield from (action.overtaken for action in ACTIONS.values() if action.overtaken)
     yield refusal_text("xyz")
 
 

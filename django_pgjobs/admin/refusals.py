@@ -101,12 +101,19 @@ KNOWN = [
             ),
         ),
         (
-            r"(job \d+ is not requeued: )?its batch (?P<batch>\d+) was cancelled\. .*",
-            gettext_lazy("its batch %(batch)s was cancelled. Retry that."),
+            r"job (?P<id>\d+) is locked by another transaction, .*",
+            gettext_lazy(
+                "job %(id)s is locked by another transaction. Try again when that has ended."
+            ),
         ),
         (
-            r"(job \d+ is not requeued: )?the workflow of its batch (?P<batch>\d+) is .*",
-            gettext_lazy("the workflow of its batch %(batch)s is being deleted."),
+            r"job (?P<id>\d+) is not requeued: (?P<why>.+)",
+            gettext_lazy("job %(id)s is not requeued: %(why)s"),
+        ),
+        (r"its batch was cancelled\. .*", gettext_lazy("its batch was cancelled. Retry that.")),
+        (
+            r"the workflow of its batch is .*",
+            gettext_lazy("the workflow of its batch is being deleted."),
         ),
         (r"it does not exist any more\.", gettext_lazy("it does not exist any more.")),
         (r"it is due by now\.", gettext_lazy("it is due by now.")),
@@ -126,11 +133,13 @@ KNOWN = [
         ),
     )
 ]
+# Whoever may see a batch finds it on the page of its job.
+BATCH_OF_JOB = re.compile(r"\bits batch \d+")
 
 
 def in_words(error: object) -> str:
-    """Return the text of an exception in the person's language."""
-    text = str(error)
+    """Return the text of an exception in the person's language, without what not all may know."""
+    text = BATCH_OF_JOB.sub("its batch", str(error))
     if (get_language() or "en").startswith("en"):
         return text
     for pattern, said in KNOWN:

@@ -44,8 +44,8 @@ def test_one_of_a_cancelled_batch_is_named(admin_client: Client) -> None:
     make_jobs(2, status="cancelled", finished_at=NOW)
     confirm(admin_client, address("requeue", Selection({"status": "cancelled"})))
     assert said(admin_client) == (
-        f"2 jobs requeued, 1 passed over. For example job {job_id}: its batch {flow.pk} was "
-        "cancelled. Retry that."
+        f"2 jobs requeued, 1 passed over. For example job {job_id}: its batch was cancelled. Retry "
+        "that."
     )
 
 

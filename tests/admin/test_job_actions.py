@@ -9,12 +9,13 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils.translation import override
 
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
-from django_pgjobs.exceptions import JobError
 from django_pgjobs.models import Job
 from tests.admin.test_job_page import LATER, job_page, last_entry, user_with
-from tests.factories import get_job, make_job
+from tests.factories import get_job, make_batch, make_job
+from tests.helpers import connect
 from tests.test_admin import NOW, page, read
 
 pytestmark = pytest.mark.django_db
@@ -221,14 +222,27 @@ def test_a_twin_with_the_unique_key_is_named(admin_client: Client) -> None:
     assert get_job(job_id).status == "failed"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_locked_job_gives_a_message(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def locked(job: Any) -> bool:
-        raise JobError("job 1 is locked by another transaction.")
+    monkeypatch.setattr("django_pgjobs.control.lifecycle.LOCKED_SECONDS", 0.0)
+    job_id = make_job()
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job_id])
+        said = f"Nothing was done: job {job_id} is locked by another transaction, after "
+        assert said in press(admin_client, job_id, "cancel")
+        with override("de"):
+            text = press(admin_client, job_id, "cancel")
+        assert f"Job {job_id} ist von einer anderen Transaktion gesperrt" in text
 
-    monkeypatch.setattr("django_pgjobs.control.lifecycle.cancel", locked)
-    assert "is locked by another" in press(admin_client, make_job(), "cancel")
+
+def test_why_a_job_is_not_requeued_names_it_in_german_too(admin_client: Client) -> None:
+    """Somebody may press the buttons of several pages, and read the messages later."""
+    job_id = make_job(status="failed", batch_id=make_batch(cancel_requested_at=NOW))
+    with override("de"):
+        text = press(admin_client, job_id, "requeue")
+    assert f"Job {job_id} wird nicht neu eingereiht: sein Stapel wurde abgebrochen." in text
 
 
 def test_unknown_actions_and_jobs_give_a_message(admin_client: Client) -> None:

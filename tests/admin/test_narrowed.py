@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.models import (
-    BulkChange,
-    Job,
-)
+from django_pgjobs.models import Batch, BulkChange, Job
 from django_pgjobs.permissions import Verb, is_narrowed, may, narrow
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
@@ -94,6 +92,21 @@ def test_a_unique_key_that_another_tenant_holds_is_all_that_one_is_told(
     text = response.content.decode()
     assert "another unfinished job has its unique key" in text
     assert str(NUMBER)[:6] not in text
+
+
+def test_a_cancelled_batch_of_others_is_all_that_one_is_told(
+    person_client: Client, person: User
+) -> None:
+    rows = Rows(person)
+    Batch.objects.filter(pk=rows.mixed_batch).update(cancel_requested_at=Now())
+    job_id = rows.own["mixed"]
+    one = reverse("admin:pgjobs_job_do", args=[job_id, "requeue"])
+    many = bulk_address("requeue", Selection.ids([job_id, rows.own["failed"]]))
+    form = {"preview": token_of(person_client, many), "when": "now"}
+    for address, data in ((one, {}), (many, form)):
+        text = person_client.post(address, data, follow=True).content.decode()
+        assert "its batch was cancelled. Retry that." in text
+        assert str(NUMBER)[:6] not in text
 
 
 def test_a_page_of_the_whole_installation_says_why_it_is_closed(person_client: Client) -> None:

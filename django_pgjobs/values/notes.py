@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 RETRY = "retry after"
 SNOOZED = "snoozed"
 UNKNOWN_TASK = "unknown task"
@@ -11,6 +13,8 @@ WORKER_LOST = "worker lost"
 # cancel jobs drop this note, since it is over then.
 PASSED_OVER = "passed over: "
 NOT_RESCUED = "cannot be rescued: "
+# Of a job that ended with one that it waited for: resolve.sql writes it.
+CULPRIT = re.compile(r"cancelled: job [0-9]+, which it waited for, failed")
 
 _MAX_LENGTH = 1_000
 
@@ -18,3 +22,8 @@ _MAX_LENGTH = 1_000
 def refused(beginning: str, reason: str) -> str:
     """Return the note of a row that the server refuses to change for a *reason* of its own."""
     return f"{beginning}{reason}"[:_MAX_LENGTH]
+
+
+def without_others(note: str) -> str:
+    """Return a note as it is told to who may not see the jobs that it names."""
+    return CULPRIT.sub("cancelled: a job which it waited for failed", note)

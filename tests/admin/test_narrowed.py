@@ -13,6 +13,8 @@ from django.urls import reverse
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch, BulkChange, Job
 from django_pgjobs.permissions import Verb, is_narrowed, may, narrow
+from django_pgjobs.testing import run_jobs
+from tests import tasks
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
 from tests.admin.tenants import (
@@ -107,6 +109,25 @@ def test_a_cancelled_batch_of_others_is_all_that_one_is_told(
         text = person_client.post(address, data, follow=True).content.decode()
         assert "its batch was cancelled. Retry that." in text
         assert str(NUMBER)[:6] not in text
+
+
+def test_a_note_names_no_job_of_others(person_client: Client, settings: Any) -> None:
+    other = tasks.fail_once.using(queue_name="zebra").enqueue()
+    job_id = tasks.add.using(queue_name="own", after=[other]).enqueue(1, 1).id
+    run_jobs()
+    address = reverse("admin:pgjobs_job_change", args=[job_id])
+    export = bulk_address("export", Selection.ids([int(job_id)]))
+
+    def told() -> list[str]:
+        form = {"preview": token_of(person_client, export), "file_format": "csv"}
+        file = b"".join(person_client.post(export, form).streaming_content)
+        return [person_client.get(address).content.decode(), file.decode()]
+
+    for text in told():
+        assert "cancelled: a job which it waited for failed" in text
+    settings.PGJOBS = {}
+    for text in told():
+        assert f"cancelled: job {other.id}, which it waited for, failed" in text
 
 
 def test_a_page_of_the_whole_installation_says_why_it_is_closed(person_client: Client) -> None:

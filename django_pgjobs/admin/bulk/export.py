@@ -18,9 +18,10 @@ from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import PlainJSONField, Undecodable
-from django_pgjobs.permissions import Verb, narrow
+from django_pgjobs.permissions import Verb, is_narrowed, narrow
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import aware
+from django_pgjobs.values.notes import without_others
 
 MAX_ROWS = 100_000
 # Payloads of so many jobs are held at a time; each is a megabyte at most.
@@ -68,6 +69,7 @@ def _rows(user: Any, selection: Selection, *, reveal: bool) -> Iterator[dict[str
     action = ACTIONS["export"]
     allowed = allowed_to(user, Verb.VIEW, selection)
     walk = Walk(selection, action.statuses, action.suits({}), allowed, page_jobs=PAGE_JOBS)
+    sees_all = not is_narrowed(user)
     left = MAX_ROWS
     for ids in walk.pages():
         jobs = Job.objects.using(job_database()).filter(pk__in=ids[:left]).order_by("id")
@@ -78,6 +80,7 @@ def _rows(user: Any, selection: Selection, *, reveal: bool) -> Iterator[dict[str
         plain = jobs.annotate(errors_as_text=Cast("errors", PlainJSONField()))
         for row in plain.values(*COLUMNS[:-1], "errors_as_text"):
             row["errors"] = row.pop("errors_as_text")
+            row["note"] = row["note"] if sees_all else without_others(row["note"])
             is_open = row["id"] in open_ids
             yield row if is_open else {name: _mask(name, value) for name, value in row.items()}
         left -= len(ids)

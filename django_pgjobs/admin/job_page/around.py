@@ -18,6 +18,7 @@ from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, is_narrowed, may, visible_ids
 from django_pgjobs.queries.job_page import Surroundings
+from django_pgjobs.values.notes import without_others
 
 # Reasons that speak of the job itself, and of rules that hold for it.
 OWN = frozenset({
@@ -76,6 +77,11 @@ def _seen_reason(reason: Reason, seen: set[int]) -> Reason:
     }
     text = texts.get(reason.code) or _("It waits for something that is not shown to you.")
     return Reason(reason.code, text, tuple(job_id for job_id in reason.refs if job_id in seen))
+
+
+def seen_note(user: Any, note: str) -> str:
+    """Return the note of a job without what *user* may not see of others."""
+    return without_others(note) if is_narrowed(user) else note
 
 
 class ShownReason(NamedTuple):

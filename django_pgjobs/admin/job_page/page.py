@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.job_page.actions import buttons_for
-from django_pgjobs.admin.job_page.around import seen_around, shown_reasons
+from django_pgjobs.admin.job_page.around import seen_around, seen_note, shown_reasons
 from django_pgjobs.admin.job_page.attempts import attempts_of
 from django_pgjobs.admin.job_page.batch import batch_of
 from django_pgjobs.admin.job_page.json_html import json_html, printable
@@ -41,6 +41,8 @@ from django_pgjobs.values.payload import decode_value
 # Characters of markup for all JSON values of a page together, and for a single one at least.
 MAX_VALUES = 65_536
 MIN_VALUE = 2_048
+# Other jobs that a page names, or counts.
+MOST = {"max_neighbours": MAX_NEIGHBOURS, "max_dependants": MAX_DEPENDANTS}
 DOWNLOADED = ("args", "kwargs", "metadata", "progress", "result", "errors")
 
 
@@ -90,6 +92,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "title": f"{printable(job.task_path)} #{job.pk}",
         "steps": [jobs_step(model_admin)],
         "job": job,
+        "note": seen_note(request.user, job.note),
         "detail": detail_of(job, is_paused=job.pk in find_paused([job])),
         "is_unfinished": job.status in UNFINISHED,
         "is_unknown": is_missing_task(job.task_path),
@@ -102,8 +105,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "around": around,
         "origins": origins_of(request, job),
         "in_batch": batch_of(model_admin, request, job),
-        "max_neighbours": MAX_NEIGHBOURS,
-        "max_dependants": MAX_DEPENDANTS,
+        **MOST,
         "links": links_of(model_admin, request, job),
         "values": values,
         "is_masked": any(MASK in value.html for value in values),

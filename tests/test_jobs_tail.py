@@ -234,6 +234,31 @@ def test_it_goes_on_when_the_table_is_no_longer_locked(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_table_that_is_locked_when_the_database_is_there_again_is_told_too(
+    follow: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each kind of trouble once: whoever waits for the one to end learns of the other."""
+    other = connection.copy()
+
+    def cut() -> None:
+        end_session(backend_pid())
+
+    def lock() -> None:
+        monkeypatch.setattr(reading, "READING_SECONDS", 0.2)
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("LOCK TABLE pgjobs_job_finished IN ACCESS EXCLUSIVE MODE")
+
+    try:
+        follow(happens=(cut, lock, lambda: None))
+    finally:
+        other.close()
+    away, locked = capsys.readouterr().err.splitlines()
+    assert away.startswith("the database is away, trying again: terminating connection")
+    assert locked.startswith("trying again: the database did not answer within 0.2 s")
+
+
+@pytest.mark.django_db(transaction=True)
 def test_what_is_wrong_otherwise_ends_it(follow: Any) -> None:
     """No try more would help."""
 

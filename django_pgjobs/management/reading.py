@@ -52,9 +52,9 @@ def reading(*, walks: bool = False) -> Iterator[Cursor]:
 def read_again(read: Callable[[], T], tell: Write) -> T:
     """Return what *read* reads, for a command that goes on until it is stopped.
 
-    While the database is away, or a table is locked, that is told once, and tried each second.
+    While the database is away, or a table is locked, each is told once, and tried each second.
     """
-    is_told = False
+    told: set[str] = set()
     while True:
         try:
             return read()
@@ -63,9 +63,9 @@ def read_again(read: Callable[[], T], tell: Write) -> T:
             is_lost = isinstance(cause, psycopg.Error) and trouble_of(cause) is Trouble.LOST
             if not (is_lost or isinstance(error, Slow)):
                 raise
-            if not is_told:
-                what = "the database is away, trying again: " if is_lost else "trying again: "
+            what = "the database is away, trying again: " if is_lost else "trying again: "
+            if what not in told:
                 tell(f"{what}{' '.join(str(error).split())}")
-                is_told = True
+                told.add(what)
         connections[job_database()].close()
         time.sleep(AWAY_SECONDS)

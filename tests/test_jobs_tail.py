@@ -157,6 +157,16 @@ def test_none_is_told_again_after_the_clock_of_the_server_was_set_back(follow: A
     assert list(map(ids, looks)) == [[before], later, [], []]
 
 
+def test_many_with_times_to_come_hide_no_new_ones(
+    follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the server was set back: for as long their ends are later than all new ones."""
+    monkeypatch.setattr(tail, "MOST", 2)
+    before, later = [end(finished_at=ago(-60 - number)) for number in range(5)], list[int]()
+    looks = follow(happens=(lambda: later.append(end()), lambda: None))
+    assert list(map(ids, looks)) == [before[:2], later, []]
+
+
 def test_none_is_told_again_when_those_after_it_are_requeued(
     follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

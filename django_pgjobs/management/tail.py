@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from typing import Any, NoReturn
 
 from django.db.models import Q
@@ -114,15 +115,21 @@ def _read(
 ) -> tuple[list[Job], bool]:
     """Return the newest jobs that match, by their ends, and may there be more to be told?
 
-    Those since *back* before the last look, at *looked*.
+    Those since *back* before the last look, at *looked*, and those with a time to come, from before
+    the server's clock was set back: as the newest of all these would hide all others.
     """
     back += timedelta(seconds=time.monotonic() - looked)
     found: list[Job] = []
     is_cut = False
-    condition = matching({**flags, "since": None}) & Q(finished_at__gte=Now() - back)
-    for status in [flags["status"]] if flags["status"] else ENDED:
-        jobs = Job.objects.using(job_database()).filter(condition, status=status)
-        jobs = jobs.only(*COLUMNS).order_by("-finished_at")
+    condition = matching({**flags, "since": None})
+    whens = (
+        (Q(finished_at__range=(Now() - back, Now())), "-finished_at"),
+        (Q(finished_at__gt=Now()), "finished_at"),
+    )
+    statuses = [flags["status"]] if flags["status"] else ENDED
+    for status, (when, order) in product(statuses, whens):
+        jobs = Job.objects.using(job_database()).filter(condition & when, status=status)
+        jobs = jobs.only(*COLUMNS).order_by(order)
         if status == JobStatus.FAILED:
             jobs = jobs.annotate(last_error=last_error_expression())
         with reading(walks=True):

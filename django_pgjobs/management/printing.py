@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -24,6 +25,9 @@ Write = Callable[[str], object]
 
 # The same characters as JSON escapes: json escapes only those below 32 by itself.
 _IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
+NOT_WRITTEN = "the output cannot be written: "
+# What a file or a terminal says that does not take what is written.
+OUTPUT_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 # As of a program that SIGPIPE ends.
 EXIT_READER_GONE = 141
 
@@ -39,9 +43,11 @@ def in_english() -> Iterator[None]:
 def while_somebody_reads() -> Iterator[None]:
     """End the process without a word when whoever reads its output has seen enough.
 
-    A program closes the pipe (`head`), a person presses Ctrl-C. What the output's encoding lacks is
-    written as an escape.
+    A program closes the pipe (`head`), a person presses Ctrl-C. With a line where the output cannot
+    be written. What its encoding lacks is written as an escape.
     """
+    if sys.stdout is None:
+        sys.exit(f"{NOT_WRITTEN}it is closed.")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -50,11 +56,20 @@ def while_somebody_reads() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python writes at its end what is left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(EXIT_READER_GONE)
+    except OSError as error:
+        if error.errno not in OUTPUT_FAILS or error.filename is not None:
+            raise
+        _drop_output()
+        sys.exit(f"{NOT_WRITTEN}{error.strerror}.")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _drop_output() -> None:
+    """Let Python write nowhere what is left at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Encoder(DjangoJSONEncoder):

@@ -38,11 +38,11 @@ def start_piped() -> Iterator[Callable[..., Piped]]:
     started: list[Piped] = []
     mark = uuid.uuid4().hex
 
-    def start(*words: str, **variables: str) -> Piped:
+    def start(*words: str, redirect: str = "", **variables: str) -> Piped:
         inherited = {name: v for name, v in os.environ.items() if name != "PYTHONUNBUFFERED"}
         changed = {"OUTSIDE_API_URL": f"http://127.0.0.1:{free_port()}"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "django", *words],
+            ["sh", "-c", f'exec "$0" "$@" {redirect}', sys.executable, "-m", "django", *words],
             cwd=ROOT,
             env=inherited
             | {
@@ -105,6 +105,26 @@ def test_a_reader_that_ends_early_ends_the_command_without_a_word(
     process.stdout.close()
     process.stdout = None
     assert process.wait() == EXIT_READER_GONE
+
+
+@pytest.mark.parametrize(
+    ("redirect", "variables", "why"),
+    [
+        (">/dev/full", {}, "No space left on device."),
+        (">/dev/full", {"PYTHONUNBUFFERED": "1"}, "No space left on device."),
+        (">&-", {}, "it is closed."),
+    ],
+    ids=["full", "full, unbuffered", "closed"],
+)
+def test_an_output_that_cannot_be_written_is_told_in_a_line(
+    start_piped: Callable[..., Piped], redirect: str, variables: dict[str, str], why: str
+) -> None:
+    """As in `manage.py jobs list > file` on a disk without space, also when Python writes late."""
+    process = start_piped("jobs", "list", redirect=f"2>&1 {redirect}", **variables)
+    assert process.stdout is not None
+    said = process.stdout.read().decode()
+    assert said == f"the output cannot be written: {why}\n"
+    assert process.wait() == 1
 
 
 def test_tail_ends_with_its_reader_though_no_job_does(start_piped: Callable[..., Piped]) -> None:

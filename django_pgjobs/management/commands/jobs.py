@@ -87,7 +87,7 @@ Each action has a --help of its own.
 Exit status:
   0    done; pause and resume also if it was so before
   1    some job, task, worker or limit does not exist or was not changed; the settings are wrong;
-       with --fail: a job looks stuck, or something is wrong
+       the output cannot be written; with --fail: a job looks stuck, or something is wrong
   2    wrong use
   3    the database cannot be reached, takes no writes or is not migrated
   130  Ctrl-C, also of stats --watch and tail

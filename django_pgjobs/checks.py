@@ -15,7 +15,7 @@ from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
-from django_pgjobs.conf import Conf, find_problems, get_conf
+from django_pgjobs.conf import Conf, WrongSetting, find_problems, get_conf
 from django_pgjobs.declaring.backends import find_backend_problems
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
 from django_pgjobs.declaring.own_tasks import EXAMPLE, is_ours
@@ -58,7 +58,9 @@ def check_settings(
 ) -> list[CheckMessage]:
     """Report every wrong key of PGJOBS, and of TASKS where a backend of ours reads them."""
     problems = [*find_problems(getattr(settings, "PGJOBS", {})), *_backend_problems()]
-    return [Error(fact, hint=hint, id="pgjobs.E002") for fact, hint in problems]
+    return [
+        Error(each.fact, hint=each.remedy, obj=each.about, id="pgjobs.E002") for each in problems
+    ]
 
 
 def _usable_conf() -> Conf | None:
@@ -66,8 +68,8 @@ def _usable_conf() -> Conf | None:
     return None if find_problems(getattr(settings, "PGJOBS", {})) else get_conf()
 
 
-def _backend_problems() -> Iterator[tuple[str, str]]:
-    """Yield (fact, remedy) for what is wrong in TASKS."""
+def _backend_problems() -> Iterator[WrongSetting]:
+    """Yield what is wrong in TASKS."""
     for alias, params in task_backends.settings.items():
         for known_options in _options_of_ours(params):
             yield from find_backend_problems(alias, params, known_options)

@@ -217,30 +217,47 @@ _LIMIT_RULES = {
 _LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"
 
 
-def find_problems(value: object) -> list[tuple[str, str]]:
-    """Return (fact, remedy) for everything wrong with *value* as the setting PGJOBS."""
+class WrongSetting(NamedTuple):
+    """What is wrong *about* a key of the settings, and the remedy."""
+
+    about: str
+    fact: str
+    remedy: str
+
+
+def find_problems(value: object) -> list[WrongSetting]:
+    """Return everything wrong with *value* as the setting PGJOBS."""
     if not isinstance(value, Mapping):
-        return [(f"expected PGJOBS to be a dict, got {value!r}.", "Write PGJOBS = {...}.")]
+        fact = f"expected PGJOBS to be a dict, got {value!r}."
+        return [WrongSetting("PGJOBS", fact, "Write PGJOBS = {...}.")]
     problems = []
     for key, given in value.items():
         rule = _RULES.get(key)
         if rule is None:
             near = difflib.get_close_matches(str(key).upper(), _RULES, n=1, cutoff=0.4)
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
-            problems.append((f"unknown key {key!r} in PGJOBS.", hint))
+            problems.append(WrongSetting(str(key), f"unknown key {key!r} in PGJOBS.", hint))
         elif not accepts(rule, given):
             got = "something else" if key in SECRETS else repr(given)
             fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {got}."
-            problems.append((fact, "See docs/settings.md."))
+            problems.append(WrongSetting(key, fact, "See docs/settings.md."))
         elif key == "RATE_LIMITS":
             problems += [
-                (f"PGJOBS['RATE_LIMITS'][{name!r}]: {fact}.", "See docs/rate-limits.md.")
+                WrongSetting(
+                    f"{key}[{name!r}]",
+                    f"PGJOBS[{key!r}][{name!r}]: {fact}.",
+                    "See docs/rate-limits.md.",
+                )
                 for name, limit in given.items()
                 for fact in _find_limit_problems(name, limit)
             ]
         elif key == "REDACT":
             problems += [
-                (f"PGJOBS['REDACT'][{place}] is {fact}.", "See docs/settings.md.")
+                WrongSetting(
+                    f"{key}[{place}]",
+                    f"PGJOBS[{key!r}][{place}] is {fact}.",
+                    "See docs/settings.md.",
+                )
                 for place, expression in enumerate(given)
                 for fact in _find_expression_problems(expression)
             ]
@@ -318,7 +335,7 @@ def get_conf() -> Conf:
     value = getattr(settings, "PGJOBS", {})
     problems = find_problems(value)
     if problems:
-        raise ImproperlyConfigured(" ".join(f"{fact} {hint}" for fact, hint in problems))
+        raise ImproperlyConfigured(" ".join(f"{each.fact} {each.remedy}" for each in problems))
     given: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in value.items()
     }

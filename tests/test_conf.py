@@ -16,7 +16,7 @@ from tests.helpers import in_a_loop
 
 def problem(**settings: Any) -> str:
     """Return fact and remedy of the one thing that is wrong."""
-    [(fact, remedy)] = find_problems(settings)
+    [(_, fact, remedy)] = find_problems(settings)
     return f"{fact} {remedy}"
 
 
@@ -42,7 +42,7 @@ def test_the_settings_in_force_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("value", [None, [], "LISTEN", 5])
 def test_the_setting_must_be_a_dict(value: object) -> None:
-    [(fact, remedy)] = find_problems(value)
+    [(_, fact, remedy)] = find_problems(value)
     assert fact == f"expected PGJOBS to be a dict, got {value!r}."
     assert remedy == "Write PGJOBS = {...}."
 
@@ -58,7 +58,7 @@ def test_the_setting_must_be_a_dict(value: object) -> None:
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_known_one(key: Any, near: str) -> None:
-    [(fact, remedy)] = find_problems({key: 1})
+    [(_, fact, remedy)] = find_problems({key: 1})
     assert fact == f"unknown key {key!r} in PGJOBS."
     assert remedy == near
 

@@ -194,7 +194,7 @@ WRONG_EXPRESSIONS = {
 
 @pytest.mark.parametrize("expression", WRONG_EXPRESSIONS, ids=lambda value: repr(value)[:30])
 def test_an_expression_that_cannot_be_read_is_named_with_the_reason(expression: Any) -> None:
-    [(fact, hint)] = find_problems({"REDACT": ["pin", expression, "token"]})
+    [(_, fact, hint)] = find_problems({"REDACT": ["pin", expression, "token"]})
     assert fact.startswith("PGJOBS['REDACT'][1] is ")
     assert "which is no regular expression: " + WRONG_EXPRESSIONS[expression] in fact
     assert len(fact) < 300
@@ -202,7 +202,7 @@ def test_an_expression_that_cannot_be_read_is_named_with_the_reason(expression: 
 
 
 def test_all_expressions_that_cannot_be_read_are_told() -> None:
-    found = [fact for fact, _ in find_problems({"REDACT": ("a(", "pin", "b[")})]
+    found = [each.fact for each in find_problems({"REDACT": ("a(", "pin", "b[")})]
     assert [fact.partition(",")[0] for fact in found] == [
         "PGJOBS['REDACT'][0] is 'a('",
         "PGJOBS['REDACT'][2] is 'b['",

@@ -57,6 +57,21 @@ def test_the_mute_of_one_limit_without_a_row_leaves_the_others(
     assert about.findall(run("doctor")) == said[1:]
 
 
+def test_the_mute_of_one_wrong_setting_leaves_the_others(run: Any, settings: Any) -> None:
+    settings.PGJOBS = {"LEASE_SECOND": 5, "RATE_LIMITS": {"a": 1, "b": 2}, "REDACT": ["(", "pin("]}
+    about = re.compile(r"^(?!muted).*\[(broken 'pgjobs\.E002 .*')\]$", re.MULTILINE)
+    said = about.findall(run("doctor"))
+    assert [shlex.split(each)[1] for each in said] == [
+        "pgjobs.E002 LEASE_SECOND",
+        "pgjobs.E002 RATE_LIMITS['a']",
+        "pgjobs.E002 RATE_LIMITS['b']",
+        "pgjobs.E002 REDACT[0]",
+        "pgjobs.E002 REDACT[1]",
+    ]
+    run("mute", *shlex.split(said[0]), "--for", "1h", "--reason", "known")
+    assert about.findall(run("doctor")) == said[1:]
+
+
 def test_muting_again_says_what_held_before(run: Any) -> None:
     run("mute", "versions", "--for", "2h", "--reason", "rollout", "--by", "ann")
     said = run("mute", "versions", "--for", "1h", "--reason", "still").splitlines()

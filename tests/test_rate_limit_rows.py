@@ -34,7 +34,7 @@ LIMIT = {"count": 2, "period": 1.0, "burst": 1}
 
 def problem(name: Any = "api", limit: Any = LIMIT) -> str:
     """Return the one thing that is wrong with a declared limit."""
-    [(fact, remedy)] = find_problems({"RATE_LIMITS": {name: limit}})
+    [(_, fact, remedy)] = find_problems({"RATE_LIMITS": {name: limit}})
     assert remedy == "See docs/rate-limits.md."
     return fact
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from django_pgjobs.conf import ATTEMPTS, accepts
+from django_pgjobs.conf import ATTEMPTS, WrongSetting, accepts
 from django_pgjobs.values.bounds import MAX_ALIAS_BYTES, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.payload import fits_column
 
@@ -16,8 +16,8 @@ OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": ATTEMPTS}
 
 def find_backend_problems(
     alias: str, params: Mapping[str, Any], known_options: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield (fact, remedy) for all that is wrong with TASKS[*alias*] of a backend of ours.
+) -> Iterator[WrongSetting]:
+    """Yield all that is wrong with TASKS[*alias*] of a backend of ours.
 
     *known_options* are the keys of OPTIONS that its class takes.
     """
@@ -25,28 +25,30 @@ def find_backend_problems(
     if not fits_column(alias, MAX_ALIAS_BYTES):
         expected = f"an alias of 1 to {MAX_ALIAS_BYTES} bytes without NUL"
         fact = f"expected {expected} in TASKS, got {alias!r}."
-        yield fact, "Give it another name."
+        yield WrongSetting(place, fact, "Give it another name.")
     for key in params:
         if key not in KEYS:
-            yield f"unknown key {key!r} in {place}.", _hint(key, KEYS)
+            fact = f"unknown key {key!r} in {place}."
+            yield WrongSetting(f"{place}[{key!r}]", fact, _hint(key, KEYS))
     queues = params.get("QUEUES", [])
     if not isinstance(queues, list | tuple | set | frozenset) or not all(
         fits_column(name, MAX_QUEUE_NAME_BYTES) for name in queues
     ):
         names = f"a list of names of 1 to {MAX_QUEUE_NAME_BYTES} bytes"
         fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
-        yield fact, "Write [] to allow any name."
-    options = params.get("OPTIONS", {})
+        yield WrongSetting(f"{place}['QUEUES']", fact, "Write [] to allow any name.")
+    options, place = params.get("OPTIONS", {}), f"{place}['OPTIONS']"
     if not isinstance(options, Mapping):
-        yield f"expected {place}['OPTIONS'] to be a dict, got {options!r}.", "See docs/settings.md."
+        fact = f"expected {place} to be a dict, got {options!r}."
+        yield WrongSetting(place, fact, "See docs/settings.md.")
         return
     for key, value in options.items():
-        rule = OPTION_RULES.get(key)
+        rule, about = OPTION_RULES.get(key), f"{place}[{key!r}]"
         if key not in known_options:
-            yield f"unknown key {key!r} in {place}['OPTIONS'].", _hint(key, known_options)
+            yield WrongSetting(about, f"unknown key {key!r} in {place}.", _hint(key, known_options))
         elif rule is not None and not accepts(rule, value):
-            fact = f"expected {place}['OPTIONS'][{key!r}] to be {rule.expected}, got {value!r}."
-            yield fact, "See docs/settings.md."
+            fact = f"expected {about} to be {rule.expected}, got {value!r}."
+            yield WrongSetting(about, fact, "See docs/settings.md.")
 
 
 def _hint(key: object, known: Collection[str]) -> str:

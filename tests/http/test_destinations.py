@@ -142,12 +142,12 @@ def test_without_the_setting_no_host_is_called(settings: Any) -> None:
     "host", ["", "*", "a.example/path", "ftp://a.example", "user@a.example", "A.example", "a:port"]
 )
 def test_the_setting_holds_hosts(host: str) -> None:
-    [(fact, _)] = find_problems({"CALLBACK_HOSTS": [host]})
+    [(_, fact, _)] = find_problems({"CALLBACK_HOSTS": [host]})
     assert "CALLBACK_HOSTS" in fact
 
 
 def test_a_secret_is_long_and_not_shown() -> None:
-    [(fact, _)] = find_problems({"CALLBACK_SECRET": "a short one"})
+    [(_, fact, _)] = find_problems({"CALLBACK_SECRET": "a short one"})
     assert "32 characters" in fact
     assert "a short one" not in fact
 

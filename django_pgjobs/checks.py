@@ -363,7 +363,11 @@ def warn_of_rate(missing: MissingRate) -> CheckMessage:
 
 
 def missing_rate_limits(alias: str) -> list[MissingRate]:
-    """Return which limits never let a job go; none if the database or the tasks cannot be read."""
+    """Return which limits never let a job go; none if the database or the tasks cannot be read, or
+    not the settings, which may make them.
+    """
+    if _usable_conf() is None:
+        return []
     try:
         discover_tasks_once()
     except ImproperlyConfigured:  # another check says of what

@@ -12,6 +12,7 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone, translation
 
+from django_pgjobs import checks
 from django_pgjobs.models import Mute
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.warnings import listing
@@ -57,7 +58,11 @@ def test_the_mute_of_one_limit_without_a_row_leaves_the_others(
     assert about.findall(run("doctor")) == said[1:]
 
 
-def test_the_mute_of_one_wrong_setting_leaves_the_others(run: Any, settings: Any) -> None:
+def test_the_mute_of_one_wrong_setting_leaves_the_others(
+    run: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the settings say of the limit of a task is not known then."""
+    monkeypatch.setattr(checks, "named_limits", lambda: {"vans": 1})
     settings.PGJOBS = {"LEASE_SECOND": 5, "RATE_LIMITS": {"a": 1, "b": 2}, "REDACT": ["(", "pin("]}
     about = re.compile(r"^(?!muted).*\[(broken 'pgjobs\.E002 .*')\]$", re.MULTILINE)
     said = about.findall(run("doctor"))

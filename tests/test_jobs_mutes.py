@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.utils import timezone, translation
 
 from django_pgjobs import checks
@@ -75,6 +75,30 @@ def test_the_mute_of_one_wrong_setting_leaves_the_others(
     ]
     run("mute", *shlex.split(said[0]), "--for", "1h", "--reason", "known")
     assert about.findall(run("doctor")) == said[1:]
+
+
+def test_a_mute_of_what_is_not_wrong_now_is_told(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be mistyped; it is muted all the same, for it may be over, or be still to come."""
+
+    def told(*words: str) -> str:
+        call_command("jobs", "mute", *words, "--for", "1h", "--reason", "x")
+        said = capsys.readouterr()
+        assert said.out.startswith(f"{shlex.join(words)}: muted for 1 h\n")
+        return said.err
+
+    make_worker(queues=["mail"])
+    make_jobs(1, queue_name="a queue")
+    assert told("unserved", "a queue") == ""
+    assert told("busy", "mail") == "WARNING nothing is wrong now that busy mail names.\n"
+    assert told("unserved", "reports") == (
+        "WARNING nothing is wrong now that unserved reports names. Of this kind there are: "
+        "unserved 'a queue'.\n"
+    )
+    # Again: it is there, though it is muted.
+    assert told("unserved", "a queue") == ""
+    assert Mute.objects.count() == 3
 
 
 def test_muting_again_says_what_held_before(run: Any) -> None:

@@ -11,15 +11,11 @@ from django_pgjobs.control.explain import explain
 from django_pgjobs.management.arguments import add_action
 from django_pgjobs.management.muting import name_of
 from django_pgjobs.management.printing import Write, in_english, json_text
-from django_pgjobs.management.reading import reading
-from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.management.reading import read_warnings
 from django_pgjobs.queries.signs import MuteRow
 from django_pgjobs.values.moments import moment_in_words
 from django_pgjobs.values.words import CONTROL, counted
-from django_pgjobs.warnings.listing import all_checks, list_warnings
 from django_pgjobs.warnings.notices import KINDS, OTHERS, Notice, part, shorten
-from django_pgjobs.warnings.situation import read_situation
 
 DESCRIPTION = """
 Says what is wrong now, the worst first: what the Overview of the admin warns of. Among that are
@@ -58,11 +54,8 @@ def add_doctor(actions: Any) -> None:
 @in_english()
 def diagnose(write: Write, *, fail: bool, json: bool, **flags: Any) -> None:
     """Print the warnings; raise CommandError if there are some and that was asked for."""
-    with reading(walks=True) as cursor:
-        situation = read_situation(cursor, list_queues(cursor).rows, max_workers=0)
-    # These load the modules of tasks, without which the queues of remote tasks are unknown.
-    problems = all_checks(situation, job_database())
-    shown, muted = part(list_warnings(situation, problems, _why), situation.signs.mutes)
+    situation, notices = read_warnings(_why)
+    shown, muted = part(notices, situation.signs.mutes)
     shown = shorten(shown)
     if json:
         warnings = [_as_values(notice, None) for notice in shown]

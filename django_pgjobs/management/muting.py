@@ -17,14 +17,14 @@ from django_pgjobs.management.printing import (
     width_of,
     write_table,
 )
-from django_pgjobs.management.reading import reading
+from django_pgjobs.management.reading import Slow, read_warnings, reading
 from django_pgjobs.models import Mute
 from django_pgjobs.mutes import MuteForm, mute, unmute
 from django_pgjobs.queries.database import rows_of
 from django_pgjobs.values.moments import now_aware
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.words import CONTROL
-from django_pgjobs.warnings.notices import KINDS
+from django_pgjobs.warnings.notices import KINDS, MAX_NAMED
 
 HEADS = ("kind", "subject", "until", "by", "reason")
 DESCRIPTION = """
@@ -80,8 +80,11 @@ def name_of(kind: str, subject: str) -> str:
 
 
 @in_english()
-def mute_warning(write: Write, **flags: Any) -> None:
-    """Mute a warning, and print what held before; raise ValueError for what is refused."""
+def mute_warning(write: Write, tell: Write, **flags: Any) -> None:
+    """Mute a warning, and print what held before; raise ValueError for what is refused.
+
+    *tell* gets a doubt whether there is such a warning.
+    """
     by, until = flags["by"], flags["until"]
     if len(by) > MAX_REASON or not is_storable(by):
         raise ValueError(f"--by expected at most {MAX_REASON} characters without NUL.")
@@ -95,6 +98,20 @@ def mute_warning(write: Write, **flags: Any) -> None:
         said = f" by {before.muted_by}" if before.muted_by else ""
         text = f"  before:{said} until {local_time(before.until)}: {before.reason}"
         write(text.translate(CONTROL))
+    _tell_doubt(tell, flags["kind"], flags["subject"])
+
+
+def _tell_doubt(tell: Write, kind: str, subject: str) -> None:
+    """Warn if nothing is wrong of which the mute tells; it may be over, or be still to come."""
+    try:
+        _, notices = read_warnings()
+    except Slow:
+        return
+    if (kind, subject) not in {(notice.kind, notice.subject) for notice in notices}:
+        names = sorted({name_of(kind, each.subject) for each in notices if each.kind == kind})
+        others = f" Of this kind there are: {', '.join(names[:MAX_NAMED])}." if names else ""
+        said = f"nothing is wrong now that {name_of(kind, subject)} names.{others}"
+        tell(f"WARNING {said}".translate(CONTROL))
 
 
 def unmute_warning(write: Write, **flags: Any) -> None:

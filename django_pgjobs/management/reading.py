@@ -17,6 +17,11 @@ from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.warnings.listing import all_checks, list_warnings
+from django_pgjobs.warnings.notices import Notice
+from django_pgjobs.warnings.of_queues import Why
+from django_pgjobs.warnings.situation import Situation, read_situation
 
 T = TypeVar("T")
 
@@ -47,6 +52,15 @@ def reading(*, walks: bool = False) -> Iterator[Cursor]:
         raise Slow(
             f"the database did not answer within {READING_SECONDS:g} s, or is locked."
         ) from error
+
+
+def read_warnings(why: Why | None = None) -> tuple[Situation, list[Notice]]:
+    """Return what is wrong now, muted or not, and what says so; *why* says why a job waits."""
+    with reading(walks=True) as cursor:
+        situation = read_situation(cursor, list_queues(cursor).rows, max_workers=0)
+    # These load the modules of tasks, without which the queues of remote tasks are unknown.
+    problems = all_checks(situation, job_database())
+    return situation, list_warnings(situation, problems, why)
 
 
 def read_again(read: Callable[[], T], tell: Write) -> T:

@@ -192,7 +192,7 @@ class Command(BaseCommand):
             "pause": partial(pausing.pause, self._write, self._tell),
             "resume": partial(pausing.resume, self._write),
             "limits": partial(limits.handle, self._write, self._tell, self.stdout),
-            "mute": partial(muting.mute_warning, self._write),
+            "mute": partial(muting.mute_warning, self._write, self._tell),
             "unmute": partial(muting.unmute_warning, self._write),
             "mutes": partial(muting.list_mutes, self._write, self.stdout),
             "prune": partial(prune.prune, self._write),

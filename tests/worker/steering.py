@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +17,19 @@ class Fatal(Mishap):
     """A kind of Mishap that no repetition cures."""
 
 
-RAISED = {
+def retry_from(cause: BaseException) -> Retry:
+    """Return what `raise Retry("again") from cause` raises."""
+    retry = Retry("again")
+    retry.__cause__ = cause
+    return retry
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
     "Retry": lambda: Retry("again"),
     "Retry after 30": lambda: Retry("again", after=30),
     "Retry after timedelta": lambda: Retry(after=timedelta(minutes=2)),
     "Retry at once": lambda: Retry(after=0),
+    "Retry from Mishap": lambda: retry_from(Mishap("m")),
     "Retry in an eternity": lambda: Retry(after=1e300),
     "Discard": lambda: Discard("no use"),
     "Snooze": lambda: Snooze(45, "not ready"),

@@ -76,6 +76,17 @@ def test_at_the_last_attempt_a_retry_is_a_failure(bench: Bench, name: str) -> No
     assert [error["attempt"] for error in row.errors] == [1, 2, 3]
 
 
+def test_a_retry_from_another_exception_is_recorded_as_that(bench: Bench) -> None:
+    """By which failed jobs are searched and grouped; the traceback tells of both."""
+    job = steering.end_by.enqueue("Retry from Mishap")
+    assert bench.run().kind is Kind.RETRY
+    row = get_job(job.id)
+    [error] = row.errors
+    assert (error["exception_class"], error["message"]) == ("tests.tasks.Mishap", "m")
+    assert "Retry: again" in error["traceback"]
+    assert row.note == "retry after Mishap"
+
+
 def test_discard_fails_the_job_now(bench: Bench) -> None:
     """S4.23, S5.8: a NonRetryableError."""
     job = steering.end_by.enqueue("Discard")

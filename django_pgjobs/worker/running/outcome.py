@@ -233,7 +233,8 @@ def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Out
     # A retry after the job has expired is none: it fails now.
     if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
-    name = error.kind if isinstance(error, RemoteFailure) else type(error).__qualname__
+    wrong = _what_went_wrong(error)
+    name = wrong.kind if isinstance(wrong, RemoteFailure) else type(wrong).__qualname__
     note = scrub(f"{notes.RETRY} {name}", MAX_MESSAGE)
     return Outcome(Kind.RETRY, error=entry, delay=delay, note=note, exception=error)
 
@@ -293,13 +294,22 @@ def describe(attempt: Attempt, error: BaseException) -> str:
                 "attempt": attempt.attempt,
             }
         )
+    wrong = _what_went_wrong(error)
     entry = {
-        "exception_class": _safely(lambda: exception_path(type(error)), "builtins.Exception"),
-        "message": scrub(_text_of(error), MAX_MESSAGE),
+        "exception_class": _safely(lambda: exception_path(type(wrong)), "builtins.Exception"),
+        "message": scrub(_text_of(wrong), MAX_MESSAGE),
         "traceback": scrub(_safely(lambda: _format(error), "(its traceback failed to format)\n")),
         "attempt": attempt.attempt,
     }
     return json.dumps(entry)
+
+
+def _what_went_wrong(error: BaseException) -> BaseException:
+    """Return the exception by which people know a failure: `raise Retry from error` only asks for
+    another attempt. The traceback has both.
+    """
+    cause = error.__cause__ if isinstance(error, Retry) else None
+    return error if cause is None else cause
 
 
 def _text_of(error: BaseException) -> str:

@@ -259,17 +259,24 @@ class Breaks:
         monkeypatch.setattr(pool_module.OwnConnection, "round_trip", round_trip)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["not sent", "answer lost"])
-def test_an_outcome_outlives_one_loss_of_the_connection(
-    api: Api, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
-    """It is sent once more; what was stored without an answer is told of once, and not counted."""
-    finished: list[str] = []
+@pytest.fixture
+def finished() -> Iterator[list[str]]:
+    """The ids of the jobs that receivers were told of."""
+    told: list[str] = []
 
     def receive(task_result: Any, **kwargs: Any) -> None:
-        finished.append(task_result.id)
+        told.append(task_result.id)
 
     task_finished.connect(receive)
+    yield told
+    task_finished.disconnect(receive)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["not sent", "answer lost"])
+def test_an_outcome_outlives_one_loss_of_the_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch, finished: list[str], after: bool
+) -> None:
+    """It is sent once more; what was stored without an answer is told of once, and not counted."""
     job_id = int(tasks.resize.enqueue(1).id)
     behind = int(tasks.resize.using(after=[job_id]).enqueue(2).id)
     worker = Remote(api)
@@ -289,7 +296,6 @@ def test_an_outcome_outlives_one_loss_of_the_connection(
     job = get_job(job_id)
     assert (job.status, job.result, job.attempts) == ("successful", 5, 1)
     station.end()
-    task_finished.disconnect(receive)
     assert finished == [str(job_id)]
     assert [row.successful for row in Statistic.objects.all()] == [1] * (not after)
     looks.begin_anew()

@@ -47,13 +47,6 @@ FILLINGS = (
         (f"{TESTS}test_a_filling_that_comes_too_late_changes_nothing",),
     ),
     (
-        "filling that is sent twice",
-        FILE,
-        "        AND NOT job.is_declared\n",
-        "",
-        (f"{TESTS}test_what_is_sent_twice_is_written_once",),
-    ),
-    (
         "claim that does not count",
         FILE,
         "WHEN filling.until_claimed AND job.attempts = 1 THEN 0\n",
@@ -143,5 +136,12 @@ FILLINGS = (
         " if outcome.kind is not Kind.FILL}",
         "}",
         (f"{KEYS}test_a_worker_that_leaves_does_not_wait_for_a_key",),
+    ),
+    (
+        "worker that stops and waits for a key",
+        f"{WORKER}claiming/completer.py",
+        "            self._give_up_keys()\n",
+        "            pass\n",
+        (f"{KEYS}test_a_worker_that_stops_gives_back_what_waits_for_a_key",),
     ),
 )

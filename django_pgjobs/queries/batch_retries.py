@@ -11,11 +11,10 @@ BEGIN = (0, 0)
 
 
 class RequeueRefusal(NamedTuple):
-    """Why a job is not requeued: its workflow *is_deleting*, or its batch *is_cancelled*."""
+    """Why a job is not requeued: its workflow *is_deleting*, else its batch was cancelled."""
 
     batch_id: int
     is_deleting: bool
-    is_cancelled: bool
 
 
 def find_requeue_refusal(cursor: Cursor, job_id: int) -> RequeueRefusal | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import psycopg
-from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg import sql
@@ -30,7 +28,7 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         # Filled when a job asks: `asgi.py` imports this module before it names the settings.
         self.connections: list[Any] = []
-        # How many databases Django knew of then.
+        # How many databases the settings had then.
         self.databases = 0
 
 
@@ -40,25 +38,33 @@ _of_thread = _OfThread()
 def connections_of_thread() -> list[Any]:
     """Return all of Django's connections of this thread, most of them perhaps not open.
 
-    A project may add some at any time. To ask Django each time takes a tenth of a short job, and
-    its signal is not sent for one whose opening fails halfway.
+    A project may name databases at any time, and forget them. To ask Django each time takes a tenth
+    of a short job, and its signal is not sent for one whose opening fails halfway.
     """
+    if not _of_thread.databases:
+        _make_connections()
     if _of_thread.databases != len(connections.settings):
         _list_anew()
     return _of_thread.connections
 
 
+def _make_connections() -> None:
+    """Let Django make those of all databases that there are when a thread begins."""
+    # Here and below of a copy: other threads may name databases meanwhile.
+    for alias in list(connections.settings):
+        # Whoever uses one that cannot be made is told by Django.
+        with suppress(Exception):
+            connections[alias]
+
+
 def _list_anew() -> None:
     _of_thread.databases = len(connections.settings)
+    # Whoever asks Django for a connection makes it: each thread would make those of all others.
+    made = cast(Any, connections)._connections
+    forgotten = (connection.alias for connection in _of_thread.connections)
+    aliases = dict.fromkeys([*list(connections.settings), *forgotten])
     # The same list: an attempt that runs has it.
-    _of_thread.connections[:] = _usable_connections()
-
-
-def _usable_connections() -> Iterator[Any]:
-    for alias in connections:
-        # Whoever uses one whose driver is missing is told by Django.
-        with suppress(ImportError, ImproperlyConfigured):
-            yield connections[alias]
+    _of_thread.connections[:] = [getattr(made, each) for each in aliases if hasattr(made, each)]
 
 
 def _note_opened(connection: Any, **kwargs: Any) -> None:

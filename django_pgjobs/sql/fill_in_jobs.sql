@@ -3,8 +3,7 @@
 -- *yields*, else it goes on without the key. Of several that come together the oldest has it.
 --
 -- Where a unique key is held until the first claim, this one does not count: the claim is 0 again,
--- unless an attempt counted before. Nobody writes under this one any more: only this statement does,
--- not twice, because of *is_declared*, and the next claim is another number.
+-- unless an attempt counted before. Nobody writes under this one any more: the next is another number.
 -- Parameters: waits boolean (else jobs that are locked are passed over); ids, claims bigint[];
 --     queue_names text[]; priorities integer[]; concurrency_keys text[] (entries may be NULL, as
 --     all that follow); concurrency_limits integer[]; skips_waiting boolean[]; rate_limit_keys
@@ -95,7 +94,6 @@ filled AS (
     WHERE
         {job.is_to_finish}
         AND {job.runs}
-        AND NOT job.is_declared
         AND job.id = filling.id AND job.claim = filling.claim
     RETURNING job.id, job.queue_name, job.status, job.batch_id, {job.cancel_noted} AS noted
 ),

@@ -1,10 +1,10 @@
 -- Find out why a finished job of a workflow is not requeued by itself.
 -- Parameters: job_id bigint
--- Returns: batch_id, is_deleting (its workflow), is_cancelled (its batch); no row if it is neither,
---     or there is no such job
+-- Returns: batch_id, is_deleting (its workflow; else its batch was cancelled); no row if neither
+--     keeps it, or there is no such job
 -- Locks: none
 -- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey
-SELECT batch.id, root.is_deleting, batch.is_cancelled
+SELECT batch.id, root.is_deleting
 FROM pgjobs_job_finished AS job
 CROSS JOIN LATERAL (
     SELECT one.id, one.root_id, one.cancel_requested_at IS NOT NULL AS is_cancelled

@@ -268,7 +268,7 @@ def test_a_cancelled_job_ends_instead(own: OwnConnection, worker: int) -> None:
 
 
 def test_what_is_sent_twice_is_written_once(own: OwnConnection, worker: int) -> None:
-    """Even if the claim of a running attempt is the same by chance."""
+    """Also if another attempt runs by then."""
     [job_id] = insert(
         declared.merged, kwargs={"product_id": 1, "fields": ["price"]}, queue_name="q"
     )
@@ -278,8 +278,6 @@ def test_what_is_sent_twice_is_written_once(own: OwnConnection, worker: int) -> 
     assert write(own, entry) >= {job_id}  # type: ignore[arg-type]
     [again] = claim(own, worker, lanes=[Lane("default", "q")])
     assert (again.claim == row.claim, again.undeclared) == (False, None)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE pgjobs_job SET claim = %s", [row.claim])
     assert job_id not in write(own, entry)  # type: ignore[arg-type]
     assert get_job(job_id).status == "running"
 

@@ -150,6 +150,22 @@ def test_a_worker_that_leaves_does_not_wait_for_a_key(own: OwnConnection, worker
     assert (job.status, job.is_declared, job.attempts) == ("ready", False, 0)
 
 
+def test_a_worker_that_stops_gives_back_what_waits_for_a_key(
+    own: OwnConnection, worker: int
+) -> None:
+    """At once: it would wait as long as for jobs that run."""
+    [job_id] = insert(declared.unique, kwargs={"month": "May"})
+    [(attempt, outcome)] = come_upon(own, worker)
+    state = WorkerState(make_options(), "test:1", worker, stopping=True)
+    state.held[attempt.id] = attempt
+    completer = Completer(state, Tally(), mock.Mock())
+    completer.put_aside((attempt, outcome))
+    assert completer.take_due_keys() == []
+    write(own, *completer.take_due())
+    job = get_job(job_id)
+    assert (job.status, job.is_declared, job.attempts) == ("ready", False, 0)
+
+
 def test_a_filling_that_is_written_is_not_tried_for_ever(own: OwnConnection, worker: int) -> None:
     """Nor when another attempt has the job."""
     [job_id] = insert(declared.unique_until_claimed, kwargs={"month": "May"})

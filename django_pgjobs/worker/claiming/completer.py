@@ -22,12 +22,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import psycopg
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.refused import RefusedOutcomes
-from django_pgjobs.worker.running.outcome import Entry, Kind, Outcome
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Entry, Kind, Outcome, released
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -182,8 +183,18 @@ class Completer:
         return self._due(takes_key=False)[:MAX_BATCH]
 
     def take_due_keys(self) -> list[Entry]:
-        """Return the due outcomes that set a unique key, the longest waiting first."""
+        """Return the due outcomes that set a unique key, the longest waiting first.
+
+        A worker that stops waits for none: these jobs go back.
+        """
+        if self._state.stopping:
+            self._give_up_keys()
         return self._due(takes_key=True) if self._keys_at <= time.monotonic() else []
+
+    def _give_up_keys(self) -> None:
+        for attempt, outcome in list(self._aside.values()):
+            if outcome.takes_key:
+                self._aside[attempt.id] = attempt, replace(released(AT_SHUTDOWN), sent=outcome.sent)
 
     def _due(self, *, takes_key: bool) -> list[Entry]:
         now = time.monotonic()

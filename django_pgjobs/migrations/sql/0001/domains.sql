@@ -19,7 +19,7 @@ CREATE DOMAIN pgjobs_time AS timestamptz
 CREATE DOMAIN pgjobs_timeout AS double precision
     CONSTRAINT pgjobs_timeout_is_positive_and_finite CHECK (VALUE > 0 AND VALUE < 'infinity');
 
--- The next claim is one more, and 1 after the last (see the claims in django_pgjobs/sql/).
+-- A change of hands raises it, and the last is followed by a low one (django_pgjobs/sql/__init__.py).
 CREATE DOMAIN pgjobs_claim AS bigint
     CONSTRAINT pgjobs_claim_is_from_0_to_9e18 CHECK (VALUE BETWEEN 0 AND 9000000000000000000);
 CREATE DOMAIN pgjobs_count AS integer

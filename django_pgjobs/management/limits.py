@@ -83,7 +83,7 @@ KINDS = {
         "manage.py jobs limits rate shopify --count 20 --period 1.6 --burst 5",
         {
             "count": "Most tokens in any period, 1 or more.",
-            "period": "Seconds, 0.001 or more.",
+            "period": "Seconds, 0.001 to 31622400; a new limit needs it, as the count.",
             "burst": "At most so many at once; none: all of the count.",
             "note": OF_NOTE,
         },
@@ -93,8 +93,8 @@ KINDS = {
         "Make or change the limit of a concurrency key, or of each key of a pattern.",
         "manage.py jobs limits key 'shop:*' --max-running 5 --note 'slow API'",
         {
-            "max_running": "At most so many jobs of a key at a time, 1 or more.",
-            "weight": "Its share when keys take turns: 1 to 1000.",
+            "max_running": "Most jobs of a key at a time, 1 or more; a new limit needs it.",
+            "weight": "Its share when keys take turns: 1 to 1000 (default: 1).",
             "note": OF_NOTE,
         },
     ),

@@ -25,7 +25,13 @@ from django_pgjobs.values.payload import is_storable
 
 def add_pausing(actions: Any) -> None:
     """Add the actions to those of `jobs`."""
-    pause = add_action(actions, "pause", help="Let no worker start jobs of a queue, task or key.")
+    pause = add_action(
+        actions,
+        "pause",
+        help="Let no worker start jobs of a queue, task or key.",
+        description="Lets no worker start jobs of a queue, task or key. What runs goes on.",
+        epilog="\nexample:\n  manage.py jobs pause --queue mail --for 30m --reason 'spam wave'\n",
+    )
     resume = add_action(actions, "resume", help="End a pause.")
     for parser in (pause, resume):
         target = parser.add_mutually_exclusive_group(required=True)

@@ -44,6 +44,13 @@ Lists all schedules. With a verb it says when they are due, or changes one.
   next   its next occurrence; not planned: no worker has looked at it since it was changed
   runs   those by its plan, not those by hand
 """
+EPILOG = """
+examples:
+  manage.py jobs schedules next nightly --after 2026-03-28T00:00
+  manage.py jobs schedules run nightly --args '["week"]'
+  manage.py jobs schedules pause nightly --reason "until the migration"
+  manage.py jobs schedules skip nightly
+"""
 
 
 def add_schedules(actions: Any) -> None:
@@ -53,6 +60,7 @@ def add_schedules(actions: Any) -> None:
         "schedules",
         help="Look at schedules, run, pause and skip them.",
         description=DESCRIPTION,
+        epilog=EPILOG,
     )
     verbs = add_verbs(parser, JSON, help="List all schedules, as without a verb.")
     _add_next(verbs)
@@ -63,11 +71,15 @@ def add_schedules(actions: Any) -> None:
         dest="arguments",
         help="Other arguments for this job: a list, or an object.",
     )
-    pause = add_action(verbs, "pause", help="Pause a schedule: it enqueues nothing.")
+    pause = add_action(verbs, "pause", help="Pause a schedule: what is due meanwhile never comes.")
     resume = add_action(verbs, "resume", help="End the pause of a schedule.")
     skip = add_action(verbs, "skip", help="Skip the next occurrence.")
     unskip = add_action(verbs, "unskip", help="Undo the skips of occurrences still to come.")
-    filling = add_action(verbs, "backfill", help="Enqueue past occurrences that have no job.")
+    filling = add_action(
+        verbs,
+        "backfill",
+        help=f"Enqueue up to {control.MAX_BACKFILL} past occurrences without a job.",
+    )
     for each in (run, pause, resume, skip, unskip, filling):
         each.add_argument("name", help="The name of the schedule.")
     for each in (run, pause, skip, filling):

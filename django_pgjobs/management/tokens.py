@@ -10,7 +10,14 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_pgjobs.http.access import VERBS
-from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
+from django_pgjobs.http.tokens import (
+    MAX_PER_SECOND,
+    TokenScope,
+    create_token,
+    revoke_token,
+    rotate_token,
+    state_of,
+)
 from django_pgjobs.management.arguments import (
     JSON,
     LIST,
@@ -118,7 +125,8 @@ def _add_scope(create: Any) -> None:
         "--per-second",
         type=float,
         metavar="N",
-        help="The most requests per second to each web process.",
+        help="The most requests per second to each web process: 0.001 to "
+        f"{MAX_PER_SECOND} (default: no limit).",
     )
 
 

@@ -45,7 +45,8 @@ def _add_queues(parser: CommandParser) -> None:
         default=QueueSlots("", None, {}),
         metavar="A,B:4,*",
         help="Only these queues (default: all); B:4 runs at most 4 jobs of B at a time (1 to "
-        f"{MAX_SLOTS}); * adds all others. A name has at most {MAX_QUEUE_NAME_BYTES} bytes.",
+        f"{MAX_SLOTS}); * adds all others. A name has at most {MAX_QUEUE_NAME_BYTES} bytes. "
+        "The queue of bulk changes, pgjobs, is added.",
     )
     what.add_argument(
         "--exclude-queues",
@@ -84,7 +85,8 @@ def _add_limits(parser: CommandParser) -> None:
     limits.add_argument(
         "--drain",
         action="store_true",
-        help="Stop when nothing is left that may run now or when tokens of rate limits come.",
+        help="Stop when nothing is left that may run, now or once there are tokens of rate limits; "
+        "what is for later, paused or behind a full key stays.",
     )
     limits.add_argument(
         "--max-jobs",
@@ -104,7 +106,7 @@ def _add_limits(parser: CommandParser) -> None:
         metavar="MIB",
         help="Stop when a process has used more memory, its peak resident size: MiB, 1 to "
         f"{MAX_INTEGER} (default: no limit). With --processes, the limits on jobs and memory "
-        "replace the child process instead.",
+        "replace the child process instead, unless it is to --drain or has a --max-time.",
     )
     limits.add_argument(
         "--shutdown-timeout",

@@ -49,7 +49,7 @@ examples:
 # Verb -> what it does, what was done, and why it may not be.
 VERBS = {
     "quiet": (
-        "Let workers claim no new jobs; what they run goes on.",
+        "Let workers claim no new jobs; what they run goes on, what has not begun goes back.",
         "asked to claim no new jobs",
         "is not live, or was asked before",
     ),

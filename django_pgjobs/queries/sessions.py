@@ -41,8 +41,6 @@ def connections_of_thread() -> list[Any]:
     A project may name databases at any time, and forget them. To ask Django each time takes a tenth
     of a short job, and its signal is not sent for one whose opening fails halfway.
     """
-    if not _of_thread.databases:
-        _make_connections()
     if _of_thread.databases != len(connections.settings):
         _list_anew()
     return _of_thread.connections
@@ -58,6 +56,8 @@ def _make_connections() -> None:
 
 
 def _list_anew() -> None:
+    if not _of_thread.databases:
+        _make_connections()
     _of_thread.databases = len(connections.settings)
     # Whoever asks Django for a connection makes it: each thread would make those of all others.
     made = cast(Any, connections)._connections

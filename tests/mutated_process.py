@@ -314,6 +314,20 @@ PROCESS = (
         ("tests/worker/test_look.py",),
     ),
     (
+        "orders to who waits for the watch",
+        f"{WORKER}upkeep/watch.py",
+        "self._note_taken)\n            part.add(ask, self._note_orders)\n",
+        "self._note_taken)\n",
+        ("tests/worker/test_watch.py", "tests/worker/test_worker_control.py"),
+    ),
+    (
+        "orders that came before it heard",
+        f"{WORKER}upkeep/watch.py",
+        "                part.add(ask, self._note_orders)\n",
+        "                pass\n",
+        ("tests/worker/test_watch_model.py",),
+    ),
+    (
         "orders for who leaves the watch at once",
         f"{WORKER}upkeep/watch.py",
         "False, self._hears - {JOBS_CHANNEL}",

@@ -20,16 +20,12 @@ def key_of(*group: Any) -> int:
     return int.from_bytes(digest, signed=True)
 
 
-def send_take(
-    cursor: Cursor, worker_id: int, *, watch: int, seconds: float, silent_seconds: float
-) -> None:
-    """Take the watch, and wait for it at most so many seconds.
+def send_take(cursor: Cursor, *, watch: int, seconds: float, silent_seconds: float) -> None:
+    """Take the watch, and wait for it at most so many seconds; the row says whether it was taken.
 
     The server ends the session if it has the watch and sends nothing for *silent_seconds*.
-    Rows: was it taken, and do people ask something of the worker?
     """
     params = {
-        "id": worker_id,
         "watch": watch,
         "milliseconds": round(1000 * seconds),
         "silent_seconds": round(silent_seconds),

@@ -50,6 +50,11 @@ def renew_lease(cursor: Cursor, worker_id: int, *, lease: float) -> Renewal | No
     return Renewal._make(rows[0]) if rows else None
 
 
+def send_orders(cursor: Cursor, worker_id: int) -> None:
+    """Send the question whether somebody asks a worker to be quiet or to stop."""
+    execute(cursor, "find_orders", {"id": worker_id})
+
+
 def cut_leases(cursor: Cursor, worker_id: int) -> None:
     """Cut the leases of other workers that end later than they can."""
     execute(cursor, "cut_leases", {"id": worker_id})

@@ -24,10 +24,8 @@ KEY = queries.key_of("test")
 
 
 def take(connection: OwnConnection, *, seconds: float = 0, silent_seconds: float = 60) -> Any:
-    send = partial(
-        queries.send_take, worker_id=0, watch=KEY, seconds=seconds, silent_seconds=silent_seconds
-    )
-    [[(is_taken, _)]] = connection.round_trip([send])
+    send = partial(queries.send_take, watch=KEY, seconds=seconds, silent_seconds=silent_seconds)
+    [[(is_taken,)]] = connection.round_trip([send])
     return is_taken
 
 

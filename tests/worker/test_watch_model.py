@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from django_pgjobs.queries import workers
 from django_pgjobs.queries.notifications import EVERYTHING, ORDERS
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Turn
@@ -59,6 +60,11 @@ def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: W
 # The duty
 
 
+def is_question(send: Any) -> bool:
+    """Does it ask for what people ask of the worker?"""
+    return getattr(send, "func", None) is workers.send_orders
+
+
 @dataclass
 class WatchOfIdleWorker:
     """The duty of a worker that waits for news; what the server answers is given."""
@@ -91,12 +97,17 @@ class WatchOfIdleWorker:
     def _note_hearing(self) -> None:
         self.heard += 1
 
-    def act(self, *rows: tuple[bool, bool]) -> int:
-        """Do what is due; return how many statements that were."""
+    def act(self, *, is_taken: bool | None = None) -> int:
+        """Do what is due; return how many statements that were.
+
+        *is_taken*: what the server answers to one that takes the watch.
+        """
         turn = Turn(1)
         self.duty.plan(turn)
-        turn.receive([list(rows)] * len(turn.sends))
-        return len(turn.sends)
+        sends: list[Any] = turn.sends
+        rows = [] if is_taken is None else [(is_taken,)]
+        turn.receive([[(False,)] if is_question(send) else rows for send in sends])
+        return len(sends)
 
     def hold(self, seconds: float) -> None:
         """Hold a job for so long already."""
@@ -112,7 +123,7 @@ class WatchOfIdleWorker:
 def test_a_worker_with_jobs_asks_for_the_watch_soon_after_it_was_left() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.hold(1.0)
-    watch_of.act((False, False))
+    watch_of.act(is_taken=False)
     assert watch_of.seconds_to_next() > watch.AGAIN_SECONDS / 2
     watch_of.duty.note_left()
     assert watch_of.seconds_to_next() <= watch.YIELD_SECONDS
@@ -121,7 +132,7 @@ def test_a_worker_with_jobs_asks_for_the_watch_soon_after_it_was_left() -> None:
 def test_a_worker_with_a_long_job_leaves_the_watch_once() -> None:
     """Idle processes come first; but if there are none it goes on watching."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.act()
     assert watch_of.duty.hears_of_jobs
     watch_of.hold(watch.LONG_SECONDS)
@@ -130,7 +141,7 @@ def test_a_worker_with_a_long_job_leaves_the_watch_once() -> None:
     assert not watch_of.duty.hears_of_jobs
     assert 0 < watch_of.seconds_to_next() <= watch.YIELD_SECONDS
     watch_of.duty.begin_anew()
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.act()
     assert watch_of.duty.hears_of_jobs
     assert watch_of.seconds_to_next() == math.inf
@@ -139,7 +150,7 @@ def test_a_worker_with_a_long_job_leaves_the_watch_once() -> None:
 def test_a_worker_that_was_deaf_asks_what_it_has_missed() -> None:
     """Its pump may have claimed meanwhile, and somebody cancelled that job."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((False, False))
+    watch_of.act(is_taken=False)
     watch_of.act()
     assert watch_of.heard == 0
     watch_of.hold(0.0)
@@ -150,7 +161,7 @@ def test_a_worker_that_was_deaf_asks_what_it_has_missed() -> None:
 def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     """However often it is told of jobs."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.act()
     watch_of.outlook.waits_for_news = False
     watch_of.outlook.waited_at = time.monotonic() - watch.STUCK_SECONDS / 2
@@ -165,7 +176,7 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
 def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     """Another one may have room of the other kind, too."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.act()
     watch_of.outlook.waited_at = time.monotonic()
     watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
@@ -179,20 +190,20 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
 def test_a_worker_that_leaves_the_watch_as_soon_as_it_has_it_hears_orders_again() -> None:
     """While it was parked it heard nothing, and somebody asked it to claim nothing."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((False, False))
+    watch_of.act(is_taken=False)
     assert watch_of.act() == len(watch.ORDERS), "it hears nothing from now on"
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
     assert watch_of.act() == 1, "it leaves the watch"
     assert watch_of.seconds_to_next() <= 0
-    assert watch_of.act() == len(watch.ORDERS)
+    assert watch_of.act() == len(watch.ORDERS) + 1, "and asks for those that it has missed"
     assert watch_of.seconds_to_next() == math.inf
 
 
 def test_a_worker_looks_when_it_begins_to_hear_of_jobs() -> None:
     """Its flag may be set already, if its row was locked when it was to be cleared."""
     watch_of = WatchOfIdleWorker()
-    watch_of.act((True, False))
+    watch_of.act(is_taken=True)
     watch_of.look.take_over.assert_not_called()
     watch_of.act()
     watch_of.look.take_over.assert_called_once_with()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from django.db import connection, transaction
@@ -12,11 +13,13 @@ from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming import pump
 from django_pgjobs.worker.process.exit_status import EXIT_DISMISSED
+from django_pgjobs.worker.upkeep import watch
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs, make_worker
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.worker import tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker
+from tests.worker.test_watch import watcher_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,6 +99,17 @@ def test_a_worker_that_is_asked_to_stop_does_as_after_term(start_thread: Start, 
     row = get_worker(worker.id)
     assert row.ended_at is not None
     assert not row.lost
+
+
+def test_a_worker_that_gets_the_watch_obeys_what_it_was_asked_while_it_waited_for_it(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears nothing meanwhile."""
+    monkeypatch.setattr(watch, "PARK_SECONDS", WAIT_SECONDS)
+    on_watch, parked = watcher_of(partial(start_thread, lease=NEVER))
+    ask(parked.id, STOP)
+    on_watch.stop()
+    assert parked.join() == 0
 
 
 @pytest.mark.parametrize("change", [QUIET, STOP], ids=["quiet", "stop"])

@@ -29,7 +29,7 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.declaring.registry import list_task_paths
-from django_pgjobs.queries import watch
+from django_pgjobs.queries import watch, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.notifications import (
@@ -222,6 +222,8 @@ class Watch(Duty):
         now = time.monotonic()
         step = next_step(self._facts(now))
         part = turn.begin(self._note_refused)
+        # Last: it hears of no orders while it parks, nor before it subscribes.
+        ask = partial(workers.send_orders, worker_id=turn.worker_id)
         if step in CHANNELS:
             channels = CHANNELS[step]
             for name in sorted(self._hears ^ channels):
@@ -230,6 +232,8 @@ class Watch(Duty):
                     partial(send_subscription, channel=name, hears=hears),
                     lambda rows: self._note_hears(channels),
                 )
+            if self._hears == NOTHING:
+                part.add(ask, self._note_orders)
         elif step is WatchStep.LEAVE:
             if JOBS_CHANNEL in self._hears:
                 part.add(_send_deafness, lambda rows: None)
@@ -240,7 +244,6 @@ class Watch(Duty):
                 seconds = max(0.0, min(PARK_SECONDS, self._next_other(now) - now))
             send = partial(
                 watch.send_take,
-                worker_id=turn.worker_id,
                 watch=self._key,
                 seconds=seconds,
                 silent_seconds=max(
@@ -248,6 +251,7 @@ class Watch(Duty):
                 ),
             )
             part.add(send, self._note_taken)
+            part.add(ask, self._note_orders)
 
     @functools.cached_property
     def _key(self) -> int:
@@ -304,12 +308,15 @@ class Watch(Duty):
             self._look.take_over()
 
     def _note_taken(self, rows: Rows) -> None:
-        [(self._is_on_watch, is_asked)] = rows
+        [(self._is_on_watch,)] = rows
         self._is_denied = not self._is_on_watch
         self._began_with_jobs = bool(self._state.held)
         if self._is_denied:
             self._look.rest()
         self._take_at = time.monotonic() + AGAIN_SECONDS
+
+    def _note_orders(self, rows: Rows) -> None:
+        [(is_asked,)] = rows
         if is_asked:
             self._on_orders()
 

@@ -26,10 +26,10 @@ from tests.worker.support import NEVER, make_attempt_of, make_options, row_of_jo
 
 
 def plan(duty: Duty) -> tuple[Turn, dict[str, Any]]:
-    """Let a duty plan its one statement; return the turn and what the statement is given."""
+    """Let a duty plan; return the turn and what its first statement is given."""
     turn = Turn(1)
     duty.plan(turn)
-    [send] = turn.sends
+    send, *_ = turn.sends
     return turn, getattr(send, "keywords", {})
 
 

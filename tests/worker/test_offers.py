@@ -39,7 +39,7 @@ class IdleWorker:
         duties = Duties(state, self.pump, own, refusals, errands, ignore, ignore, ignore)
         self.watch, self.look = duties.watch, duties.look
         [self.listening] = [duty for duty in duties if isinstance(duty, Listening)]
-        answer(self.watch, (True, False))
+        answer(self.watch, (True,))
         answer(self.watch)
         answer(self.listening, (7,))
         self.look.rest()

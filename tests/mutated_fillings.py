@@ -133,7 +133,7 @@ FILLINGS = (
     (
         "worker that leaves with a filling",
         f"{WORKER}claiming/completer.py",
-        " if outcome.kind is not Kind.FILL}",
+        " if outcome.control is None}",
         "}",
         (f"{KEYS}test_a_worker_that_leaves_does_not_wait_for_a_key",),
     ),

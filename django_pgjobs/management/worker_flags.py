@@ -1,4 +1,4 @@
-"""The flags of `runjobs`, with their bounds and defaults: docs/workers.md repeats none of them."""
+"""The flags of `runjobs`; their help has the bounds and the defaults."""
 
 from __future__ import annotations
 

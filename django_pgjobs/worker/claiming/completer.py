@@ -169,7 +169,7 @@ class Completer:
         """
         # A copy in one step, because others may be changing them.
         entries = [*self._pending, *self._aside.values()]
-        return {a: outcome for a, outcome in entries if outcome.kind is not Kind.FILL}
+        return {a: outcome for a, outcome in entries if outcome.control is None}
 
     # Outcomes that could not be written
 

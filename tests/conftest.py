@@ -47,7 +47,7 @@ THREADS_WITH_ROWS = frozenset(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Know `--variants`."""
+    """Know `--variants` and `--tests`."""
     variants.add_option(parser)
 
 
@@ -82,7 +82,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[pytest.C
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Run the part of the variants that is asked for, and what takes longest first.
+    """Run the part that is asked for, and what takes longest first.
 
     At the end one process would be busy with it, and the others would have nothing to do.
     """

@@ -21,8 +21,8 @@ FILLINGS = (
     (
         "flag of an enqueue",
         f"{SQL}write_terms.py",
-        "%(tags)s::text[], TRUE",
-        "%(tags)s::text[], FALSE",
+        '"is_declared": "TRUE"',
+        '"is_declared": "FALSE"',
         (f"{TESTS}test_every_way_to_enqueue_sets_the_flag",),
     ),
     (

@@ -158,4 +158,18 @@ INPUTS = (
         "",
         ("tests/admin/test_odd_times.py",),
     ),
+    (
+        "columns that an enqueue leaves out",
+        "django_pgjobs/queries/enqueue.py",
+        '    "priority": 0,\n',
+        '    "priority": 7,\n',
+        ("tests/test_enqueue.py",),
+    ),
+    (
+        "column of a delay",
+        "django_pgjobs/queries/enqueue.py",
+        "set(PLACEHOLDER.findall(value)) & set(given)",
+        "PLACEHOLDER.findall(value)[0] in given",
+        ("tests/test_enqueue.py",),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
@@ -16,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import task
 from django_pgjobs.models import Job
+from django_pgjobs.queries.enqueue import EMPTY, JOB_VALUES, JobLine, StartColumns, TaskColumns
 from tests import tasks
 from tests.aliases import JobsTo, extra_alias
 from tests.factories import count_jobs, get_job
@@ -70,6 +72,27 @@ def test_an_enqueue_is_one_insert() -> None:
         [1, 2],
         {},
     )
+
+
+def test_what_an_insert_does_not_name_is_empty() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO pgjobs_job (task_path) VALUES ('shop.tasks.bare') RETURNING id")
+        [[job_id]] = cursor.fetchall()
+    job = get_job(job_id)
+    assert (job.run_after, job.expires_at) == (None, None)
+    assert (job.concurrency_key, job.rate_limit_keys) == (None, None)
+    for name in EMPTY.keys() - {"expires", "expires_in"}:
+        is_json = name in ("args", "kwargs", "metadata")
+        assert getattr(job, name) == (json.loads(EMPTY[name]) if is_json else EMPTY[name]), name
+
+
+def test_each_parameter_of_an_insert_has_a_column() -> None:
+    by_keys = {"unique_key"}  # of which statements of their own insert jobs
+    names = {*TaskColumns.__annotations__, *StartColumns.__annotations__, *JobLine._fields}
+    for name in names - by_keys:
+        [column] = [column for column, value in JOB_VALUES.items() if f"%({name})s" in value]
+        others = {"delay": "run_after", "expires": "expires_at", "expires_in": "expires_at"}
+        assert column == others.get(name, name)
 
 
 def test_the_declared_options_are_stored() -> None:

@@ -15,7 +15,7 @@ from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task, has_keys, has_start_keys, is_async
-from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
+from django_pgjobs.queries.enqueue import PLAIN, JobLine, StartColumns, TaskColumns
 from django_pgjobs.tracing.headers import KEY
 from django_pgjobs.tracing.sending import current_headers
 from django_pgjobs.values.bounds import MAX_RATE_LIMITS_BYTES
@@ -66,18 +66,6 @@ def start_columns(task: AnyTask) -> StartColumns | None:
     others = (task.subject, task.max_losses, task.expires, task.on_failure)
     has_others = any(value is not None for value in others)
     return all_start_columns(task) if has_others or has_start_keys(task) else None
-
-
-PLAIN: StartColumns = {
-    "subject": None,
-    "concurrency_limit": None,
-    "skips_waiting": False,
-    "rate_cost": 1,
-    "max_losses": None,
-    "expires": None,
-    "expires_in": None,
-    "on_failure": None,
-}
 
 
 def all_start_columns(task: AnyTask) -> StartColumns:

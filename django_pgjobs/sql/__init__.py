@@ -1,7 +1,8 @@
 """The hot statements, one per file, and how to read them.
 
 Static text that runs in psql after its placeholders are filled in, as `load` returns it; nothing
-is ever composed from data. Each file opens with what it does, its parameters, what it returns,
+is ever composed from data. (The INSERT of one job names the columns that are given:
+`queries.enqueue.insert_job`.) Each file opens with what it does, its parameters, what it returns,
 which rows it locks in which order, and the index it relies on. What several say of a row is told
 once, in `terms.py` and its parts, and stands in the files as `{job.is_ready}`.
 

@@ -1,5 +1,8 @@
 -- Insert many jobs of one task in one statement, in the order given.
--- Parameters: as enqueue_job, but args and kwargs hold one JSON text per line, as many lines each
+-- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
+--     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts integer;
+--     timeout double precision (seconds) or NULL; correlation_id text; tags text[]; is_async
+--     boolean; args, kwargs text: one JSON text per line, as many lines each
 -- Returns: id, one row per job, in the order given
 -- Locks: none that another session waits for
 -- Index: none

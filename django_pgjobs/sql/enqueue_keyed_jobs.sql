@@ -1,7 +1,9 @@
 -- Insert many jobs of one task that have keys, a subject, a limit of losses, an expiry or a
 -- follow-up, in the order given.
--- Parameters: as enqueue_keyed_job, but args and kwargs hold one JSON text per line, and
---     concurrency_keys and rate_limit_keys are text[] of as many entries
+-- Parameters: as enqueue_jobs; concurrency_keys, rate_limit_keys text[] of as many entries (limits
+--     one per line); concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer;
+--     subject text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
+--     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL
 -- Returns: id, one row per job, in the order given
 -- Locks: none that another session waits for
 -- Index: none

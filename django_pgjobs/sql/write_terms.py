@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+# Of a new job: the columns that every task has options for, as `queries.enqueue.TaskColumns` has
+# them, and what goes there.
+TASK_VALUES = {
+    "task_path": "%(task_path)s::text",
+    "queue_name": "%(queue_name)s::text",
+    "backend": "%(backend)s::text",
+    "priority": "%(priority)s::smallint",
+    "metadata": "%(metadata)s::json",
+    "run_after": (
+        "COALESCE(%(run_after)s::timestamptz,"
+        " statement_timestamp() + make_interval(secs => %(delay)s::double precision))"
+    ),
+    "max_attempts": "%(max_attempts)s::integer",
+    "timeout": "%(timeout)s::double precision",
+    "correlation_id": "%(correlation_id)s::text",
+    "tags": "%(tags)s::text[]",
+    "is_declared": "TRUE",
+    "is_async": "%(is_async)s::boolean",
+}
+# Of the same: what plain jobs leave empty, as `queries.enqueue.StartColumns` has it.
+START_VALUES = {
+    "subject": "%(subject)s::text",
+    "concurrency_limit": "%(concurrency_limit)s::integer",
+    "skips_waiting": "%(skips_waiting)s::boolean",
+    "rate_cost": "%(rate_cost)s::integer",
+    "max_losses": "%(max_losses)s::integer",
+    "expires_at": "{job.expiry_as_asked}",
+    "on_failure": "%(on_failure)s::jsonb",
+}
 WRITE_TERMS = {
-    # Of a new job: the columns that every task has options for, as `queries.enqueue.TaskColumns`
-    # has them, ...
-    "task_columns": (
-        "task_path, queue_name, backend, priority, metadata, run_after, max_attempts, timeout,"
-        " correlation_id, tags, is_declared, is_async"
-    ),
-    # ... and what goes there.
-    "task_values": (
-        "%(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,"
-        " %(metadata)s::json, COALESCE(%(run_after)s::timestamptz,"
-        " statement_timestamp() + make_interval(secs => %(delay)s::double precision)),"
-        " %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,"
-        " %(tags)s::text[], TRUE, %(is_async)s::boolean"
-    ),
-    # Of the same: what plain jobs leave empty, as `queries.enqueue.StartColumns` has it, ...
-    "start_columns": (
-        "subject, concurrency_limit, skips_waiting, rate_cost, max_losses, expires_at, on_failure"
-    ),
-    # ... and what goes there.
-    "start_values": (
-        "%(subject)s::text, %(concurrency_limit)s::integer, %(skips_waiting)s::boolean,"
-        " %(rate_cost)s::integer, %(max_losses)s::integer, {{it}.expiry_as_asked},"
-        " %(on_failure)s::jsonb"
-    ),
+    "task_columns": ", ".join(TASK_VALUES),
+    "task_values": ", ".join(TASK_VALUES.values()),
+    "start_columns": ", ".join(START_VALUES),
+    "start_values": ", ".join(START_VALUES.values()),
     # Of a job: no other one of its task may have its unique key. The index is partial on just this,
     # but for the subquery, which is dear by any other way (`is_walked`).
     "occupies_key": (

@@ -51,7 +51,7 @@ def renew_lease(cursor: Cursor, worker_id: int, *, lease: float) -> Renewal | No
 
 
 def send_orders(cursor: Cursor, worker_id: int) -> None:
-    """Send the question whether somebody asks a worker to be quiet or to stop."""
+    """Send the question what people ask of a worker: whether to be quiet, and whether more."""
     execute(cursor, "find_orders", {"id": worker_id})
 
 

@@ -191,7 +191,7 @@ def test_the_server_ends_no_session_on_watch_that_is_only_waiting_for_its_next_p
         own,
         look,
         others=[look],
-        on_orders=mock.Mock(),
+        orders=mock.Mock(),
         on_hearing=mock.Mock(),
     )
     assert plan(duty)[1]["silent_seconds"] == seconds

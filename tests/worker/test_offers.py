@@ -19,6 +19,7 @@ from django_pgjobs.worker.upkeep.duties import Duties
 from django_pgjobs.worker.upkeep.duty import Duty
 from django_pgjobs.worker.upkeep.listening import BUSY_SECONDS, Listening
 from django_pgjobs.worker.upkeep.look import BUSY_LOOK_SECONDS
+from django_pgjobs.worker.upkeep.orders import Orders
 from django_pgjobs.worker.upkeep.watch import STUCK_SECONDS
 from tests.worker.planning import Knowing, ignore, pump_of
 from tests.worker.support import NEVER, make_options
@@ -36,7 +37,8 @@ class IdleWorker:
         self.pump.outlook.waited_at -= MINUTES
         own: Any = mock.Mock(listens=True, schema="public")
         errands, refusals = self.pump._errands, self.pump._refusals
-        duties = Duties(state, self.pump, own, refusals, errands, ignore, ignore, ignore)
+        orders = Orders(state, ignore)
+        duties = Duties(state, self.pump, own, refusals, errands, ignore, ignore, orders)
         self.watch, self.look = duties.watch, duties.look
         [self.listening] = [duty for duty in duties if isinstance(duty, Listening)]
         answer(self.watch, (True,))
@@ -48,10 +50,10 @@ class IdleWorker:
 
 
 def answer(duty: Duty, *rows: tuple[Any, ...]) -> None:
-    """Do what is due, and let the server answer each statement with these rows."""
+    """Do what is due, and let the server answer the first statement with these rows."""
     turn = Turn(7)
     duty.plan(turn)
-    turn.receive([list(rows)] * len(turn.sends))
+    turn.receive([list(rows), *([] for _ in turn.sends[1:])])
 
 
 @pytest.fixture

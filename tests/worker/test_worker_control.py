@@ -9,7 +9,9 @@ from functools import partial
 import pytest
 from django.db import connection, transaction
 
-from django_pgjobs.queries import workers
+from django_pgjobs.models import Stack
+from django_pgjobs.queries import cursor as cursors
+from django_pgjobs.queries import stacks, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming import pump
 from django_pgjobs.worker.process.exit_status import EXIT_DISMISSED
@@ -36,6 +38,36 @@ def ask(worker_id: int, change: str, *, notifies: bool = True) -> None:
 
 QUIET, RESUME = "quiet_requested_at = now()", "quiet_requested_at = NULL"
 STOP = "stop_requested_at = now()"
+
+
+# Of an advisory lock.
+KEY = 4711
+
+
+def let_questions_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers that ask for orders get the answer when KEY is free, as it was before."""
+    load = cursors.raw_statement
+
+    def load_slow(name: str, *, schema: str | None = None) -> tuple[bytes, list[str]]:
+        text, names = load(name, schema=schema)
+        if name == "find_orders":
+            wait = b"pg_catalog.pg_advisory_xact_lock_shared(%d)" % KEY
+            text = b"SELECT orders.* FROM (%s) AS orders, %s" % (text, wait)
+        return text, names
+
+    monkeypatch.setattr(cursors, "raw_statement", load_slow)
+
+
+def are_waiting(key: int | None = None, *, seconds: float = 0.0) -> bool:
+    """Do sessions wait for an advisory lock, for so long already?"""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            " AND objid = COALESCE(%s::oid, objid)"
+            " AND waitstart <= clock_timestamp() - make_interval(secs => %s))",
+            [key, seconds],
+        )
+        return bool(cursor.fetchall()[0][0])
 
 
 def wait_until_listening(worker: ThreadedWorker) -> None:
@@ -101,6 +133,14 @@ def test_a_worker_that_is_asked_to_stop_does_as_after_term(start_thread: Start, 
     assert not row.lost
 
 
+def test_a_worker_that_waits_for_the_watch_again_and_again_obeys_what_it_is_asked(
+    start_thread: Start,
+) -> None:
+    _, parked = watcher_of(partial(start_thread, lease=NEVER))
+    ask(parked.id, STOP)
+    assert parked.join() == 0
+
+
 def test_a_worker_that_gets_the_watch_obeys_what_it_was_asked_while_it_waited_for_it(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +150,66 @@ def test_a_worker_that_gets_the_watch_obeys_what_it_was_asked_while_it_waited_fo
     ask(parked.id, STOP)
     on_watch.stop()
     assert parked.join() == 0
+
+
+def test_a_worker_that_was_quiet_obeys_a_resume_that_came_while_it_waited_for_the_watch(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody changed their mind: when it is told to be quiet it may wait once more."""
+    monkeypatch.setattr(watch, "PARK_SECONDS", WAIT_SECONDS)
+    on_watch, parked = watcher_of(partial(start_thread, lease=NEVER))
+    ask(parked.id, QUIET)
+    parked.runner.leases.wake()
+    wait_until(lambda: parked.runner.state.quiet)
+    ask(parked.id, RESUME)
+    on_watch.stop()
+    wait_until(lambda: not parked.runner.state.quiet)
+
+
+@pytest.mark.slow
+def test_a_worker_that_begins_to_hear_obeys_what_came_just_before(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears from the commit of LISTEN on, and a question sent with that sees no later rows."""
+    monkeypatch.setattr(watch, "PARK_SECONDS", WAIT_SECONDS)
+    on_watch, parked = watcher_of(partial(start_thread, lease=NEVER))
+    # Not for as short as until its next look: what it is sent then asks before it hears, too.
+    wait_until(lambda: are_waiting(seconds=1.0))
+    let_questions_wait(monkeypatch)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [KEY])
+        on_watch.stop()
+        wait_until(lambda: are_waiting(KEY))
+        ask(parked.id, STOP)
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [KEY])
+    assert parked.join() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [QUIET, STOP, ""], ids=["quiet", "stop", "stack"])
+def test_a_worker_whose_session_broke_asks_what_it_has_missed(
+    start_thread: Start, gate: Gate, change: str
+) -> None:
+    """All its slots are taken, so it asks for no watch."""
+    worker = start_thread(concurrency=1, lease=NEVER)
+    wait_until_listening(worker)
+    before = get_worker(worker.id).heartbeat_at
+    job = tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    # The last for an hour.
+    wait_until(lambda: get_worker(worker.id).heartbeat_at > before)
+    with connection.cursor() as cursor:
+        if change:
+            ask(worker.id, change, notifies=False)
+        else:
+            stacks.ask_for_stack(cursor, int(job.id))
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'pgjobs upkeep' AND datname = current_database()"
+        )
+    state, answers = worker.runner.state, Stack.objects.filter(written_at__isnull=False)
+    wait_until(lambda: state.quiet or state.stopping or answers.exists())
+    gate.open()
 
 
 @pytest.mark.parametrize("change", [QUIET, STOP], ids=["quiet", "stop"])

@@ -28,6 +28,7 @@ from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.upkeep.duties import Duties
+from django_pgjobs.worker.upkeep.orders import Orders
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
 
 # However short the lease, its renewal may take that long to be answered.
@@ -77,7 +78,8 @@ def build_pump_and_upkeep(
         on_crash=on_crash,
     )
     own = connections["upkeep"]
-    duties = Duties(state, pump, own, refusals, errands, on_interrupted, on_drained, on_orders)
+    orders = Orders(state, on_orders)
+    duties = Duties(state, pump, own, refusals, errands, on_interrupted, on_drained, orders)
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
 
 

@@ -16,6 +16,7 @@ from django_pgjobs.worker.upkeep.duty import Duty
 from django_pgjobs.worker.upkeep.freed_keys import FreedKeys
 from django_pgjobs.worker.upkeep.listening import Listening
 from django_pgjobs.worker.upkeep.look import Look
+from django_pgjobs.worker.upkeep.orders import Orders
 from django_pgjobs.worker.upkeep.progress import Progress
 from django_pgjobs.worker.upkeep.unheld import Unheld
 from django_pgjobs.worker.upkeep.watch import Watch
@@ -33,7 +34,7 @@ class Duties:
         errands: Errands,
         on_interrupted: Callable[[Attempt], None],
         on_drained: Callable[[str, float], None],
-        on_orders: Callable[[], None],
+        orders: Orders,
     ) -> None:
         unheld = Unheld(state, pump.outlook, connection, refusals)
         self.look = Look(
@@ -51,16 +52,16 @@ class Duties:
         before: list[Duty] = [unheld, listening]
         self.cancels = Cancels(state, connection, refusals, on_interrupted)
         self.batches = Batches(state, pump, self.look)
-        others = [self.cancels, Progress(state, connection), FreedKeys(errands), self.batches]
-        # Last, so that it sees what the others have changed.
-        after: list[Duty] = [*others, self.look]
+        after: list[Duty] = [self.cancels, orders, Progress(state, connection), FreedKeys(errands)]
+        # The look is last, so that it sees what the others have changed.
+        after += [self.batches, self.look]
         self.watch = Watch(
             state,
             pump.outlook,
             connection,
             self.look,
             others=[*before, *after],
-            on_orders=on_orders,
+            orders=orders,
             on_hearing=self.cancels.note_request,
         )
         self._in_order = [*before, self.watch, *after]

@@ -29,7 +29,7 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.declaring.registry import list_task_paths
-from django_pgjobs.queries import watch, workers
+from django_pgjobs.queries import watch
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.notifications import (
@@ -43,6 +43,7 @@ from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 from django_pgjobs.worker.upkeep.look import Look
+from django_pgjobs.worker.upkeep.orders import Orders
 
 NOTHING: frozenset[str] = frozenset()
 # Below PostgreSQL's deadlock_timeout, after which a wait may be logged.
@@ -143,7 +144,7 @@ class Watch(Duty):
         look: Look,
         *,
         others: Sequence[Duty],
-        on_orders: Callable[[], None],
+        orders: Orders,
         on_hearing: Callable[[], None],
     ) -> None:
         self._state = state
@@ -151,7 +152,7 @@ class Watch(Duty):
         self._connection = connection
         self._look = look
         self._others = others
-        self._on_orders = on_orders
+        self._orders = orders
         self._on_hearing = on_hearing
         # What it has in common with those that serve the same jobs.
         self._group = *state.options.serving, list_task_paths()
@@ -222,8 +223,6 @@ class Watch(Duty):
         now = time.monotonic()
         step = next_step(self._facts(now))
         part = turn.begin(self._note_refused)
-        # Last: it hears of no orders while it parks, nor before it subscribes.
-        ask = partial(workers.send_orders, worker_id=turn.worker_id)
         if step in CHANNELS:
             channels = CHANNELS[step]
             for name in sorted(self._hears ^ channels):
@@ -232,8 +231,6 @@ class Watch(Duty):
                     partial(send_subscription, channel=name, hears=hears),
                     lambda rows: self._note_hears(channels),
                 )
-            if self._hears == NOTHING:
-                part.add(ask, self._note_orders)
         elif step is WatchStep.LEAVE:
             if JOBS_CHANNEL in self._hears:
                 part.add(_send_deafness, lambda rows: None)
@@ -251,7 +248,8 @@ class Watch(Duty):
                 ),
             )
             part.add(send, self._note_taken)
-            part.add(ask, self._note_orders)
+            # It has heard nothing while it parked.
+            self._orders.plan(turn)
 
     @functools.cached_property
     def _key(self) -> int:
@@ -300,8 +298,9 @@ class Watch(Duty):
         if self._hears == channels:
             return
         if self._hears == NOTHING:
-            # It may have missed that somebody has left the watch, or cancelled a job.
+            # It may have missed that somebody has left the watch, or cancelled a job, or more.
             self._take_at = 0.0
+            self._orders.note_missed()
             self._on_hearing()
         self._hears = channels
         if channels == EVERYTHING:
@@ -314,11 +313,6 @@ class Watch(Duty):
         if self._is_denied:
             self._look.rest()
         self._take_at = time.monotonic() + AGAIN_SECONDS
-
-    def _note_orders(self, rows: Rows) -> None:
-        [(is_asked,)] = rows
-        if is_asked:
-            self._on_orders()
 
     def _note_left(self, rows: Rows) -> None:
         # One that left as soon as it had it hears nothing yet.

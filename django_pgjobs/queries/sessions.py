@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
 import psycopg
 from django.db import connections
-from django.db.backends.signals import connection_created
+from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
@@ -24,56 +23,24 @@ RESET_SESSION = (
 )
 
 
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        # Filled when a job asks: `asgi.py` imports this module before it names the settings.
-        self.connections: list[Any] = []
-        # How many databases the settings had then.
-        self.databases = 0
+class ConnectionsOfThread:
+    """Django's connections of the thread that made this, most of them perhaps not open.
 
-
-_of_thread = _OfThread()
-
-
-def connections_of_thread() -> list[Any]:
-    """Return all of Django's connections of this thread, most of them perhaps not open.
-
-    A project may name databases at any time, and forget them. To ask Django each time takes a tenth
-    of a short job, and its signal is not sent for one whose opening fails halfway.
+    Each iteration, in any thread, gives those that there are by then. Django lists what the
+    settings name, which makes those of all threads; a job may make the settings forget one that is
+    open. That takes a tenth of a short job, too.
     """
-    if _of_thread.databases != len(connections.settings):
-        _list_anew()
-    return _of_thread.connections
 
+    __slots__ = ("_made",)
 
-def _make_connections() -> None:
-    """Let Django make those of all databases that there are when a thread begins."""
-    # Here and below of a copy: other threads may name databases meanwhile.
-    for alias in list(connections.settings):
-        # Whoever uses one that cannot be made is told by Django.
-        with suppress(Exception):
-            connections[alias]
+    def __init__(self) -> None:
+        self._made: dict[str, object] = vars(cast(Any, connections)._connections._storage)
 
-
-def _list_anew() -> None:
-    if not _of_thread.databases:
-        _make_connections()
-    _of_thread.databases = len(connections.settings)
-    # Whoever asks Django for a connection makes it: each thread would make those of all others.
-    made = cast(Any, connections)._connections
-    forgotten = (connection.alias for connection in _of_thread.connections)
-    aliases = dict.fromkeys([*list(connections.settings), *forgotten])
-    # The same list: an attempt that runs has it.
-    _of_thread.connections[:] = [getattr(made, each) for each in aliases if hasattr(made, each)]
-
-
-def _note_opened(connection: Any, **kwargs: Any) -> None:
-    """Notice one that has taken the place of another, in a thread that runs jobs."""
-    if _of_thread.databases and connection not in connections_of_thread():
-        _list_anew()
-
-
-connection_created.connect(_note_opened)
+    def __iter__(self) -> Iterator[Any]:
+        # A copy in one step, because its thread may open others meanwhile. Among them is what async
+        # code has made, in a value of another kind.
+        made = list(self._made.values())
+        return iter([each for each in made if isinstance(each, BaseDatabaseWrapper)])
 
 
 def reset_session(

@@ -7,14 +7,14 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
-from django_pgjobs.queries.sessions import connections_of_thread
+from django_pgjobs.queries.sessions import ConnectionsOfThread
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
@@ -123,7 +123,7 @@ class Attempt:
         self._cancel_async: Callable[[], object] | None = None
         self._body: Coroutine[Any, Any, Any] | None = None
         # Django's connections of its thread, while the attempt may use them.
-        self._connections: Sequence[Any] = ()
+        self._connections: Iterable[Any] = ()
         self._statement_lock = threading.Lock()
 
     @property
@@ -139,7 +139,7 @@ class Attempt:
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
         if cancel_async is None:
-            self._connections = connections_of_thread()
+            self._connections = ConnectionsOfThread()
         with self._lock:
             self._cancel_async = cancel_async
             self._thread_id = threading.get_ident()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
 import pytest
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_pgjobs.queries import sessions
 from django_pgjobs.worker.running.housekeeping import (
@@ -74,41 +75,110 @@ def test_a_database_without_an_engine_ends_no_slot() -> None:
     assert in_new_thread(drop_dead_connections) == []
 
 
-def test_a_thread_makes_no_connection_to_what_another_one_has_named() -> None:
-    made: list[bool] = []
+def name_tenant() -> None:
+    connections.settings["tenant1"] = dict(connections["default"].settings_dict)
+
+
+def test_a_thread_lists_the_connections_that_it_has_made() -> None:
+    """Not those of all threads to whatever the settings name."""
+    listed: list[str] = []
 
     def work() -> None:
-        sessions.connections_of_thread()
-        connections.settings["tenant1"] = dict(connections.settings["default"])
-        aliases = [each.alias for each in sessions.connections_of_thread()]
-        made.append("tenant1" in aliases or hasattr(connections._connections, "tenant1"))  # type: ignore[attr-defined]
+        name_tenant()
+        listed.extend(each.alias for each in sessions.ConnectionsOfThread())
 
-    assert (in_new_thread(work), made) == ([], [False])
+    assert (in_new_thread(work), listed) == ([], ["default"])
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_database_that_was_forgotten_open_is_clean_when_it_is_named_again() -> None:
-    stack = ExitStack()
+def test_async_code_that_names_a_database_in_a_thread_ends_no_slot() -> None:
+    async def use_one() -> None:
+        connections["default"]
+
+    def work() -> None:
+        asyncio.run(use_one())
+        drop_dead_connections()
+
+    assert in_new_thread(work) == []
+
+
+@pytest.fixture
+def _any_database() -> Iterator[None]:
+    """Allow databases that pytest-django does not know."""
 
     def opened(self: Any) -> None:
         if self.connection is None:
             self.connect()
 
+    with mock.patch.object(BaseDatabaseWrapper, "ensure_connection", opened):
+        yield
+
+
+def timeout_in_tenant() -> str:
+    with connections["tenant1"].cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return str(cursor.fetchone()[0])
+
+
+def leave_timeout_in_tenant() -> None:
+    with connections["tenant1"].cursor() as cursor:
+        cursor.execute("SET statement_timeout = '77s'")
+
+
+@pytest.mark.usefixtures("_any_database")
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_was_forgotten_open_is_clean_when_it_is_named_again() -> None:
+    found: list[str] = []
+
     def work() -> None:
-        # pytest-django forbids databases that it does not know.
-        stack.enter_context(mock.patch.object(BaseDatabaseWrapper, "ensure_connection", opened))
-        sessions.connections_of_thread()  # as a slot does
-        connections.settings["tenant1"] = dict(connections["default"].settings_dict)
-        with connections["tenant1"].cursor() as cursor:
-            cursor.execute("SET statement_timeout = '77s'")
+        drop_dead_connections()  # as a slot does
+        name_tenant()
+        leave_timeout_in_tenant()
         del connections.settings["tenant1"]
         clean_connections(mock.Mock())  # the job has ended; the next one:
-        connections.settings["tenant1"] = dict(connections["default"].settings_dict)
-        with connections["tenant1"].cursor() as cursor:
-            cursor.execute("SHOW statement_timeout")
-            [found] = cursor.fetchone()
+        name_tenant()
+        found.append(timeout_in_tenant())
         close_connections()
-        assert found == "0"
 
-    with stack:
-        assert in_new_thread(work) == []
+    assert (in_new_thread(work), found) == ([], ["0"])
+
+
+@pytest.mark.usefixtures("_any_database")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_session_whose_opening_fails_halfway_is_clean_for_each_job(others: int) -> None:
+    """A timeout meets it there, say. Django uses it as it is, and tells nobody that it is open.
+
+    *others*: as many databases are forgotten as are named.
+    """
+    found: list[str] = []
+    begin = DatabaseWrapper.init_connection_state
+    fail_once = mock.Mock(side_effect=[RuntimeError("halfway"), None])
+
+    def begin_late(self: Any) -> None:
+        if self.alias == "tenant1":
+            fail_once()
+        begin(self)
+
+    def run(job: Callable[[], None]) -> None:
+        name_tenant()
+        job()
+        if not others:
+            del connections.settings["tenant1"]
+        clean_connections(mock.Mock())
+
+    def fail() -> None:
+        with pytest.raises(RuntimeError):
+            connections["tenant1"].cursor()
+
+    def work() -> None:
+        if others:
+            connections.settings["tenant0"] = {}
+        drop_dead_connections()
+        connections.settings.pop("tenant0", None)
+        run(fail)
+        run(leave_timeout_in_tenant)
+        found.append(timeout_in_tenant())
+        close_connections()
+
+    with mock.patch.object(DatabaseWrapper, "init_connection_state", begin_late):
+        assert (in_new_thread(work), found) == ([], ["0"])

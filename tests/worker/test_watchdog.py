@@ -310,7 +310,7 @@ class BusySession:
 def session(monkeypatch: pytest.MonkeyPatch) -> BusySession:
     """The only connection of an attempt's thread."""
     session = BusySession()
-    monkeypatch.setattr(attempt_module, "connections_of_thread", lambda: [session])
+    monkeypatch.setattr(attempt_module, "ConnectionsOfThread", lambda: [session])
     return session
 
 

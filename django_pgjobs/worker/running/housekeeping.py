@@ -19,7 +19,7 @@ from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.sessions import (
-    connections_of_thread,
+    ConnectionsOfThread,
     is_watched,
     reset_session,
     usage_of,
@@ -44,7 +44,7 @@ def drop_dead_connections() -> None:
     An idle connection has nothing to read but the server's farewell, so this takes no round trip.
     Also those that a statement has found useless, say because the server takes no writes any more.
     """
-    for connection in connections_of_thread():
+    for connection in ConnectionsOfThread():
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
@@ -66,7 +66,7 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
 
     *resets* is false after a job whose task promises to leave nothing in its sessions.
     """
-    for connection in connections_of_thread():
+    for connection in ConnectionsOfThread():
         if connection.queries_log:
             connection.queries_log.clear()
     _clean_all(attempt, resets=resets)
@@ -79,7 +79,7 @@ def close_what_is_left(attempt: Attempt) -> None:
 
 
 def _clean_all(attempt: Attempt, *, resets: bool) -> None:
-    for connection in connections_of_thread():
+    for connection in ConnectionsOfThread():
         if connection.connection is None:
             _forget_transaction(connection)
             continue
@@ -172,5 +172,5 @@ def _forget_transaction(connection: Any) -> None:
 
 def close_connections() -> None:
     """Close every connection of this thread; it will run no more jobs."""
-    for connection in connections_of_thread():
+    for connection in ConnectionsOfThread():
         _close(connection)

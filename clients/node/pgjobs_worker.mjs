@@ -28,11 +28,14 @@ const ADVICE =
 const log = (text) => console.error(`${new Date().toISOString()} pgjobs_worker: ${text}`);
 const debug = debuglog("pgjobs_worker"); // NODE_DEBUG=pgjobs_worker
 
-/** Throw it in a task: this attempt has failed, begin another one after so many seconds. */
+/**
+ * Throw it in a task: this attempt has failed, begin another one after so many seconds. With an
+ * error as its cause it is reported as that.
+ */
 export class Retry extends Error {
   name = "Retry";
-  constructor(message = "", { after } = {}) {
-    super(message);
+  constructor(message = "", { after, cause } = {}) {
+    super(message, { cause });
     this.after = after;
   }
 }
@@ -85,8 +88,11 @@ class Job {
       return { result: (await task(this, ...this.args, ...names)) ?? null };
     } catch (error) {
       if (["lost", "silence", "shutdown"].includes(this.cancelled)) return { release: true };
-      const { name: type, message, stack } = error instanceof Error ? error : Error(inspect(error));
-      const failure = { error: { type, message, traceback: stack } };
+      const asks = error instanceof Retry && error.cause instanceof Error;
+      const wrong = asks ? error.cause : error;
+      const { name: type, message, stack } = wrong instanceof Error ? wrong : Error(inspect(wrong));
+      const traceback = asks ? `${stack}\n\n${error.stack}` : stack;
+      const failure = { error: { type, message, traceback } };
       if (error instanceof Retry) return { ...failure, retry: true, retry_after: error.after };
       return error instanceof Discard ? { ...failure, retry: false } : failure;
     } finally {

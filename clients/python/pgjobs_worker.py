@@ -44,7 +44,10 @@ ADVICE = (
 
 
 class Retry(Exception):
-    """Raise it in a task: this attempt has failed, begin another one after so many seconds."""
+    """Raise it in a task: this attempt has failed, begin another one after so many seconds.
+
+    Raised from an exception it is reported as that.
+    """
 
     def __init__(self, message: str = "", *, after: float | None = None) -> None:
         super().__init__(message)
@@ -103,7 +106,10 @@ class Job:
                 return {"release": True}
             told = traceback.TracebackException.from_exception(error)  # also without a text
             text = "".join(told.format())
-            about = {"type": type(error).__name__, "message": str(told), "traceback": text}
+            wrong: BaseException | None = error
+            if isinstance(error, Retry) and told.__cause__ is not None:
+                wrong, told = error.__cause__, told.__cause__
+            about = {"type": type(wrong).__name__, "message": str(told), "traceback": text}
             if isinstance(error, Retry):
                 return {"error": about, "retry": True, "retry_after": error.after}
             return {"error": about, "retry": False if isinstance(error, Discard) else None}

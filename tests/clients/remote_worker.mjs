@@ -39,7 +39,8 @@ worker.task(`${TASKS}fail`, (job, times) => {
 });
 
 worker.task(`${TASKS}wait_and_see`, async (job) => {
-  if (job.attempt === 1) throw new Retry("later", { after: 0.1 });
+  const cause = Object.assign(new Error("not yet"), { name: "ValueError" });
+  if (job.attempt === 1) throw new Retry("later", { after: 0.1, cause });
   return job.attempt;
 });
 

@@ -69,7 +69,7 @@ def fail(job: Job, times: int) -> int:
 @worker.task(TASKS + "wait_and_see")
 def wait_and_see(job: Job) -> int:
     if job.fields["attempt"] == 1:
-        raise Retry("later", after=0.1)
+        raise Retry("later", after=0.1) from ValueError("not yet")
     return job.fields["attempt"]
 
 

@@ -71,6 +71,9 @@ def test_a_task_may_ask_for_another_attempt_or_for_none(server: Server, start: S
     wait_for(server, again, "successful", worker)
     wait_for(server, never, "failed", worker)
     assert server.row(again).attempts == 2
+    [error] = server.row(again).errors
+    assert (error["exception_class"], error["message"]) == ("ValueError", "not yet")
+    assert "later" in error["traceback"] and "not yet" in error["traceback"]
     assert server.row(never).attempts == 1
 
 

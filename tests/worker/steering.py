@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgjobs import Discard, Exponential, Retry, Snooze, current_job, task
+from django_pgjobs.exceptions import RemoteFailure
 from tests.tasks import Mishap
 
 # What a backoff callable was given, the newest last.
@@ -24,12 +25,21 @@ def retry_from(cause: BaseException) -> Retry:
     return retry
 
 
+def in_circle(retry: Retry) -> Retry:
+    """Return what `raise retry from retry` raises."""
+    retry.__cause__ = retry
+    return retry
+
+
 RAISED: dict[str, Callable[[], BaseException]] = {
     "Retry": lambda: Retry("again"),
     "Retry after 30": lambda: Retry("again", after=30),
     "Retry after timedelta": lambda: Retry(after=timedelta(minutes=2)),
     "Retry at once": lambda: Retry(after=0),
     "Retry from Mishap": lambda: retry_from(Mishap("m")),
+    "Retry from a Retry": lambda: retry_from(retry_from(Mishap("m"))),
+    "Retry in a circle": lambda: in_circle(Retry("again")),
+    "told to retry a Mishap": lambda: RemoteFailure("Mishap", steering=Retry()),
     "Retry in an eternity": lambda: Retry(after=1e300),
     "Discard": lambda: Discard("no use"),
     "Snooze": lambda: Snooze(45, "not ready"),

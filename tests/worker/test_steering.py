@@ -76,15 +76,22 @@ def test_at_the_last_attempt_a_retry_is_a_failure(bench: Bench, name: str) -> No
     assert [error["attempt"] for error in row.errors] == [1, 2, 3]
 
 
-def test_a_retry_from_another_exception_is_recorded_as_that(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["Retry from Mishap", "Retry from a Retry"])
+def test_a_retry_from_another_exception_is_recorded_as_that(bench: Bench, name: str) -> None:
     """By which failed jobs are searched and grouped; the traceback tells of both."""
-    job = steering.end_by.enqueue("Retry from Mishap")
+    job = steering.end_by.enqueue(name)
     assert bench.run().kind is Kind.RETRY
     row = get_job(job.id)
     [error] = row.errors
     assert (error["exception_class"], error["message"]) == ("tests.tasks.Mishap", "m")
     assert "Retry: again" in error["traceback"]
     assert row.note == "retry after Mishap"
+
+
+def test_a_retry_that_is_its_own_cause_is_recorded_as_it_is(bench: Bench) -> None:
+    job = steering.end_by.enqueue("Retry in a circle")
+    assert bench.run().kind is Kind.RETRY
+    assert get_job(job.id).note == "retry after Retry"
 
 
 def test_discard_fails_the_job_now(bench: Bench) -> None:
@@ -138,6 +145,8 @@ def outcome_of(bench: Bench, task: Any, name: str) -> Outcome:
         (steering.end_by_retrying_all, "Discard", Kind.FAIL),
         (steering.end_by_discarding, "Mishap", Kind.FAIL),
         (steering.end_by_discarding, "Fatal", Kind.FAIL),
+        (steering.end_by_discarding, "Retry from Mishap", Kind.RETRY),
+        (steering.end_by_discarding, "told to retry a Mishap", Kind.RETRY),
         (steering.end_by_discarding, "KeyError", Kind.RETRY),
     ],
 )

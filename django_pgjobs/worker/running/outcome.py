@@ -250,11 +250,13 @@ def _retry_delay(
         return None
     if attempt.attempt >= attempt.max_attempts:
         return None
-    if isinstance(steering, Retry) and steering.after is not None:
-        return min(steering.after, LONGEST_DELAY_SECONDS)
+    if isinstance(steering, Retry):
+        if steering.after is not None:
+            return min(steering.after, LONGEST_DELAY_SECONDS)
+        return _backoff(attempt, error, make_result)
     retry_on = ours.retry_on if ours else (Exception,)
     discard_on = ours.discard_on if ours else ()
-    is_ours = isinstance(steering, Retry) or attempt.interrupted_by is not None
+    is_ours = attempt.interrupted_by is not None
     if _is_one_of(error, discard_on) or not (is_ours or _is_one_of(error, retry_on)):
         return None
     return _backoff(attempt, error, make_result)
@@ -306,10 +308,13 @@ def describe(attempt: Attempt, error: BaseException) -> str:
 
 def _what_went_wrong(error: BaseException) -> BaseException:
     """Return the exception by which people know a failure: `raise Retry from error` only asks for
-    another attempt. The traceback has both.
+    another attempt, as does one from that. The traceback has all of them.
     """
-    cause = error.__cause__ if isinstance(error, Retry) else None
-    return error if cause is None else cause
+    met: set[int] = set()
+    while isinstance(error, Retry) and error.__cause__ is not None and id(error) not in met:
+        met.add(id(error))
+        error = error.__cause__
+    return error
 
 
 def _text_of(error: BaseException) -> str:

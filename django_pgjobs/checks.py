@@ -98,7 +98,7 @@ def check_dotted_paths(
         Error(
             f"PGJOBS[{setting!r}] names {path!r}, which {problem}",
             hint=hint,
-            obj=setting,
+            obj=path,
             id="pgjobs.E004",
         )
         for setting, path, problem, hint in _path_problems(conf)

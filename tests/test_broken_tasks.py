@@ -248,7 +248,7 @@ def test_the_doctor_tells_what_keeps_workers_from_starting(
     # Tests before this one may have left dead rows.
     named = [(each["kind"], each["subject"]) for each in told if each["kind"] != "dead_rows"]
     assert named == [
-        ("broken", "pgjobs.E004 TASK_MODULES"),
+        ("broken", "pgjobs.E004 no_such_module"),
         ("broken", "pgjobs.E005 broken_app.tasks"),
         ("settings", "pgjobs.W007"),
     ]

@@ -77,6 +77,17 @@ def test_the_mute_of_one_wrong_setting_leaves_the_others(
     assert about.findall(run("doctor")) == said[1:]
 
 
+def test_the_mute_of_one_module_that_cannot_be_imported_leaves_the_others(
+    run: Any, settings: Any
+) -> None:
+    settings.PGJOBS = {"TASK_MODULES": ["nowhere.first", "nowhere.second"]}
+    about = re.compile(r"^(?!muted).*\[(broken 'pgjobs\.E004 .*')\]$", re.MULTILINE)
+    said = about.findall(run("doctor"))
+    assert said == ["broken 'pgjobs.E004 nowhere.first'", "broken 'pgjobs.E004 nowhere.second'"]
+    run("mute", *shlex.split(said[0]), "--for", "1h", "--reason", "known")
+    assert about.findall(run("doctor")) == said[1:]
+
+
 def test_a_mute_of_what_is_not_wrong_now_is_told(
     run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.tracing.headers import without_headers
 from django_pgjobs.values.moments import instant_text
+from django_pgjobs.values.notes import without_others
 from django_pgjobs.workflows.reading import Counts
 
 # The key of a workflow's metadata that has the id of the token that opened it; told to nobody.
@@ -37,15 +38,18 @@ def shown_job(job: Job) -> dict[str, Any]:
     }
 
 
-def shown_whole_job(job: Job) -> dict[str, Any]:
-    """Return all that is told of one job; values whose names are secret are masked."""
+def shown_whole_job(job: Job, *, sees_all: bool) -> dict[str, Any]:
+    """Return all that is told of one job; values whose names are secret are masked.
+
+    Unless it *sees_all*, a token is not told the ids of others.
+    """
     return {
         **shown_job(job),
         "args": redact(job.args),
         "kwargs": redact(job.kwargs),
         "metadata": without_headers(job.metadata),
         "progress": job.progress,
-        "note": job.note,
+        "note": job.note if sees_all else without_others(job.note),
         "expires_at": instant_text(job.expires_at),
         "timeout": job.timeout,
         "result": job.result,

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from django_pgjobs.queries.arrays import array_text, text_array_text
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
+from django_pgjobs.values import notes
 
 
 class Control(NamedTuple):
@@ -76,7 +77,7 @@ def send_fillings(
         "until_claimed": [control.unique_until_claimed for control in controls],
         "yields": [control.yields for control in controls],
         "asyncs": [outcome.is_async for outcome in outcomes],
-        "note": "cancelled: job %s has its unique key",
+        "note": notes.YIELDED,
         "channel": JOBS_CHANNEL,
     }
     execute(cursor, "fill_in_jobs", params | {"waits": not skips_locked})

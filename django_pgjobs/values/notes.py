@@ -15,6 +15,9 @@ PASSED_OVER = "passed over: "
 NOT_RESCUED = "cannot be rescued: "
 # Of a job that ended with one that it waited for: resolve.sql writes it.
 CULPRIT = re.compile(r"cancelled: job [0-9]+, which it waited for, failed")
+# Of one that came later than another with its key; with the id of that.
+YIELDED = "cancelled: job %s has its unique key"
+TWIN = re.compile(YIELDED % "[0-9]+")
 
 _MAX_LENGTH = 1_000
 
@@ -26,4 +29,5 @@ def refused(beginning: str, reason: str) -> str:
 
 def without_others(note: str) -> str:
     """Return a note as it is told to who may not see the jobs that it names."""
-    return CULPRIT.sub("cancelled: a job which it waited for failed", note)
+    note = CULPRIT.sub("cancelled: a job which it waited for failed", note)
+    return TWIN.sub("cancelled: another job has its unique key", note)

@@ -17,11 +17,14 @@ from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
+from tests.admin.lists import LATER
 from tests.admin.tenants import (
     NUMBER,
     Rows,
 )
 from tests.factories import get_job, make_job, make_running_job
+from tests.worker import declared
+from tests.worker.test_filling import insert
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two_tenants")]
 
@@ -128,6 +131,22 @@ def test_a_note_names_no_job_of_others(person_client: Client, settings: Any) -> 
     settings.PGJOBS = {}
     for text in told():
         assert f"cancelled: job {other.id}, which it waited for, failed" in text
+
+
+def test_a_note_names_no_job_of_others_that_has_the_unique_key(
+    person_client: Client, settings: Any
+) -> None:
+    insert(declared.unique, kwargs={"month": "May"})
+    other = make_job(declared.unique.module_path, unique_key="report:May", due_at=LATER)
+    run_jobs()
+    job = Job.objects.get(status="cancelled")
+    Job.objects.filter(pk=job.pk).update(queue_name="own")
+    address = reverse("admin:pgjobs_job_change", args=[job.pk])
+    text = person_client.get(address).content.decode()
+    assert "cancelled: another job has its unique key" in text
+    settings.PGJOBS = {}
+    text = person_client.get(address).content.decode()
+    assert f"cancelled: job {other} has its unique key" in text
 
 
 def test_a_page_of_the_whole_installation_says_why_it_is_closed(person_client: Client) -> None:

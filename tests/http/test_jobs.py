@@ -14,7 +14,7 @@ from tests.factories import make_job, make_running_job, make_token, make_worker
 from tests.http.receivers import SECRET, Receiver, receiving
 from tests.http.support import Api, problem_of
 from tests.http.trees import ADD, errors_of, read
-from tests.tasks import echo, fail_once
+from tests.tasks import add, echo, fail_once
 
 
 @task(unique_key="one:{number}", on_conflict="raise")
@@ -148,6 +148,18 @@ def test_a_token_waits_for_no_job_that_it_is_not_for(api: Api) -> None:
     )
     assert own.post("jobs", body | {"after": [str(mine)]}).status_code == 201
     assert api.post("jobs", body | {"after": [str(other)]}).status_code == 201
+
+
+def test_a_note_names_no_job_that_a_token_is_not_for(api: Api) -> None:
+    other = fail_once.using(queue_name="slow").enqueue()
+    job_id = add.using(after=[other]).enqueue(1, 1).id
+    run_jobs()
+    own = Api(make_token(queues=["default"], tasks=[ADD]))
+    notes = [read(each.get(f"jobs/{job_id}"))["note"] for each in (api, own)]
+    assert notes == [
+        f"cancelled: job {other.id}, which it waited for, failed",
+        "cancelled: a job which it waited for failed",
+    ]
 
 
 def test_a_token_sees_the_jobs_that_it_is_for(api: Api) -> None:

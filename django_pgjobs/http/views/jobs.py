@@ -66,7 +66,7 @@ def list_jobs(request: ApiRequest) -> Reply:
 
 def show_job(request: ApiRequest, *, job: int) -> Reply:
     """Tell all of a job."""
-    return Reply(200, shown_whole_job(_find(request, job)))
+    return Reply(200, shown_whole_job(_find(request, job), sees_all=request.access.is_for_all))
 
 
 def cancel_job(request: ApiRequest, *, job: int) -> Reply:

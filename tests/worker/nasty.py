@@ -74,6 +74,22 @@ class RetryWithoutInit(Retry):
         pass
 
 
+class RetryWithBadCause(Retry):
+    """A Retry that looks bad from where it comes."""
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("no cause")
+
+
+class RetryFromNothing(Retry):
+    """A Retry whose cause is no exception."""
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        return "no exception"
+
+
 class SnoozeWithoutInit(Snooze):
     """A Snooze that never said for how long."""
 
@@ -104,6 +120,13 @@ def make_cycle() -> Exception:
     error.__context__ = ValueError("other")
     error.__context__.__context__ = error
     return error
+
+
+def retry_from(cause: BaseException) -> Retry:
+    """Return what `raise Retry() from cause` raises."""
+    retry = Retry()
+    retry.__cause__ = cause
+    return retry
 
 
 Unreachable = type("Unreachable", (KeyError,), {})
@@ -137,6 +160,9 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "control characters": lambda: Exception("a\n2026-01-01 forged\x1b[31m\u2028"),
     "empty": Exception,
     "Retry without init": RetryWithoutInit,
+    "Retry whose cause raises": RetryWithBadCause,
+    "Retry from no exception": RetryFromNothing,
+    "Retry from str() raises": lambda: retry_from(BadStr()),
     "Snooze without init": SnoozeWithoutInit,
     "Snooze whose str() exits": lambda: SnoozeWithBadStr(5),
 }

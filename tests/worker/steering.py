@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgjobs import Discard, Exponential, Retry, Snooze, current_job, task
-from django_pgjobs.exceptions import RemoteFailure
+from django_pgjobs.exceptions import JobTimeout, RemoteFailure
 from tests.tasks import Mishap
 
 # What a backoff callable was given, the newest last.
@@ -38,6 +38,7 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "Retry at once": lambda: Retry(after=0),
     "Retry from Mishap": lambda: retry_from(Mishap("m")),
     "Retry from a Retry": lambda: retry_from(retry_from(Mishap("m"))),
+    "Retry from a timeout": lambda: retry_from(JobTimeout()),
     "Retry in a circle": lambda: in_circle(Retry("again")),
     "told to retry a Mishap": lambda: RemoteFailure("Mishap", steering=Retry()),
     "Retry in an eternity": lambda: Retry(after=1e300),

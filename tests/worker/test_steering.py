@@ -88,6 +88,13 @@ def test_a_retry_from_another_exception_is_recorded_as_that(bench: Bench, name: 
     assert row.note == "retry after Mishap"
 
 
+def test_a_retry_from_a_timeout_says_how_long_it_was(bench: Bench) -> None:
+    """The interpreter raises it without words."""
+    job = steering.end_by.using(timeout=5).enqueue("Retry from a timeout")
+    assert bench.run().kind is Kind.RETRY
+    assert get_job(job.id).errors[0]["message"] == "the attempt took longer than 5 s."
+
+
 def test_a_retry_that_is_its_own_cause_is_recorded_as_it_is(bench: Bench) -> None:
     job = steering.end_by.enqueue("Retry in a circle")
     assert bench.run().kind is Kind.RETRY

@@ -46,7 +46,14 @@ from django_pgjobs.worker.reports import write_last
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.gathering import gather_results
 from django_pgjobs.worker.running.housekeeping import clean_connections, in_transaction_of_others
-from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
+from django_pgjobs.worker.running.outcome import (
+    Kind,
+    Outcome,
+    describe,
+    of_exception,
+    success,
+    what_went_wrong,
+)
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -257,10 +264,10 @@ def _value_of(attempt: Attempt, call: TaskCall) -> Any:
 
 def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
     """Return the outcome of an attempt that raised *error*; looking at that may raise, too."""
-    timeout = timeout_of(attempt)
-    if isinstance(error, JobTimeout) and not error.args and timeout is not None:
+    timeout, wrong = timeout_of(attempt), what_went_wrong(error)
+    if isinstance(wrong, JobTimeout) and not wrong.args and timeout is not None:
         # The interpreter raises it without words.
-        error.args = (took_too_long(timeout),)
+        wrong.args = (took_too_long(timeout),)
     try:
         return of_exception(
             attempt,

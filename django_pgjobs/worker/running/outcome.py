@@ -48,6 +48,9 @@ logger = get_logger(__name__)
 UNKNOWN_TASK_SECONDS = (5.0, 300.0)
 MAX_MESSAGE = 1_000
 
+# As the interpreter has it, whatever a class says.
+CAUSE: Any = vars(BaseException)["__cause__"]
+
 AT_SHUTDOWN = "released at shutdown"
 NO_SLOT = "given back: no slot became free"
 NO_CONNECTION = "given back: no connection for its transaction"
@@ -233,7 +236,7 @@ def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Out
     # A retry after the job has expired is none: it fails now.
     if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
-    wrong = _what_went_wrong(error)
+    wrong = what_went_wrong(error)
     name = wrong.kind if isinstance(wrong, RemoteFailure) else type(wrong).__qualname__
     note = scrub(f"{notes.RETRY} {name}", MAX_MESSAGE)
     return Outcome(Kind.RETRY, error=entry, delay=delay, note=note, exception=error)
@@ -296,7 +299,7 @@ def describe(attempt: Attempt, error: BaseException) -> str:
                 "attempt": attempt.attempt,
             }
         )
-    wrong = _what_went_wrong(error)
+    wrong = what_went_wrong(error)
     entry = {
         "exception_class": _safely(lambda: exception_path(type(wrong)), "builtins.Exception"),
         "message": scrub(_text_of(wrong), MAX_MESSAGE),
@@ -306,14 +309,15 @@ def describe(attempt: Attempt, error: BaseException) -> str:
     return json.dumps(entry)
 
 
-def _what_went_wrong(error: BaseException) -> BaseException:
+def what_went_wrong(error: BaseException) -> BaseException:
     """Return the exception by which people know a failure: `raise Retry from error` only asks for
     another attempt, as does one from that. The traceback has all of them.
     """
     met: set[int] = set()
-    while isinstance(error, Retry) and error.__cause__ is not None and id(error) not in met:
+    while isinstance(error, Retry) and id(error) not in met:
         met.add(id(error))
-        error = error.__cause__
+        cause = CAUSE.__get__(error)
+        error = error if cause is None else cause
     return error
 
 

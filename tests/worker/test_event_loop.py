@@ -16,6 +16,7 @@ from django_pgjobs.worker.running import loop_watch, watchdog
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.capacity import SlotCallbacks
 from django_pgjobs.worker.running.outcome import Kind
+from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.stillness import WAITS
 from tests import tasks
 from tests.factories import count_jobs, get_job
@@ -222,6 +223,8 @@ def test_a_job_that_is_ending_while_another_blocks_the_loop_is_not_to_blame(
     ending = worker_tasks.clean_up_slowly.enqueue()
     wait_until(lambda: worker.runner.async_slots.running)
     attempt = worker.runner.state.held[int(ending.id)]
+    # One that is interrupted before it has begun has nothing to clean up.
+    wait_until(lambda: "in sleep" in stack_of(attempt))
     worker.runner.watchdog.watch(attempt, 0.0)
     to_blame = ending
     gate.wait_entered()

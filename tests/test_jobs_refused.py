@@ -115,6 +115,7 @@ def test_an_action_with_verbs_lists_without_one_and_with_list() -> None:
         (["tokens", "--json", "--all", "rotate", "3"], "--all, --json"),
         (["schedules", "--json", "pause", "nightly"], "--json"),
         (["workflows", "--limit", "3", "retry", "17"], "--limit"),
+        (["workflows", "--limit", "20", "retry", "17"], "--limit"),  # the default
         (["workflows", "--json", "--limit", "3", "show", "17"], "--limit"),
         (["workers", "--json", "stop", "all"], "--json"),
         (["limits", "--json", "reset", "shopify"], "--json"),

@@ -49,17 +49,29 @@ LIST = "list"
 
 
 class ActionParser(CommandParser):
-    """Reads what follows the name of an action, the options of all commands included."""
+    """Reads what follows the name of an action, the options of all commands included.
+
+    *absent* is what flags are that were given nowhere, and whose own default is suppressed.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.absent: dict[str, Any] = {}
         for flags, kind in COMMON.items():
             self.add_argument(*flags, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **kind)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = super().parse_known_args(args, namespace)
+        for name, value in self.absent.items():
+            if not hasattr(found, name):
+                setattr(found, name, value)
+        return found, rest
+
 
 class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """The verbs of an action. *of_list* are its own flags: a verb takes those whose default it
-    suppresses, and so leaves what was given before it.
+    """The verbs of an action. *of_list* are its own flags: a verb takes those that it has, too.
+
+    Their defaults are suppressed: what is there was given, be it the default.
     """
 
     of_list: Sequence[argparse.Action] = ()
@@ -76,8 +88,7 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
         stray = [
             flag.option_strings[0]
             for flag in self.of_list
-            if getattr(namespace, flag.dest) != flag.default
-            and default_of(flag.dest) != argparse.SUPPRESS
+            if hasattr(namespace, flag.dest) and default_of(flag.dest) != argparse.SUPPRESS
         ]
         if stray:
             said = f"{', '.join(stray)} before {verb}: that belongs to {LIST}, not to {verb}."
@@ -109,6 +120,8 @@ def add_verbs(parser: Any, flags: Mapping[str, Mapping[str, Any]], *, help: str)
     parser.set_defaults(verb=LIST)
     listing = add_action(verbs, LIST, help=help, description=parser.description)
     verbs.of_list = [parser.add_argument(flag, **kind) for flag, kind in flags.items()]
+    for own in verbs.of_list:
+        parser.absent[own.dest], own.default = own.default, argparse.SUPPRESS
     for flag, kind in flags.items():
         # Left out it leaves what was given before the verb.
         listing.add_argument(flag, **{**kind, "default": argparse.SUPPRESS})

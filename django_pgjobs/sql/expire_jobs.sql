@@ -11,7 +11,8 @@ WITH expired AS MATERIALIZED (
     FROM pgjobs_job_live AS job
     WHERE
         job.status = 'ready' AND job.expires_at IS NOT NULL
-        AND job.expires_at <= statement_timestamp()
+        -- A subquery hides the value from statistics of other jobs, all of them expired.
+        AND job.expires_at <= (SELECT statement_timestamp())
         AND job.id <> ALL (%(passed_over)s::bigint[])
     ORDER BY job.expires_at
     LIMIT %(max_jobs)s::integer

@@ -26,7 +26,7 @@ WHERE
                 OR (
                     SELECT old.id
                     FROM pgjobs_job_finished AS old
-                    WHERE old.batch_id = batch.id
+                    WHERE old.batch_id = batch.id AND {old.is_of_batches}
                     LIMIT 1
                 ) IS NOT NULL
                 OR (

@@ -10,8 +10,10 @@ WHERE occurrence.id = ANY (
         SELECT old.id
         FROM pgjobs_occurrence AS old
         WHERE
-            old.created_at
-            < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
+            -- A subquery hides the value from statistics of other rows, all of them old.
+            old.created_at < (SELECT
+                statement_timestamp() - make_interval(secs => %(retention)s::double precision)
+            )
             AND old.scheduled_for
             < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
         ORDER BY old.created_at

@@ -61,30 +61,36 @@ TERMS = {
     ),
     # Of a finished job: it ended with *status*, longer than *retention* ago and at most *span*
     # seconds before that, goes with no tree, and nobody waits who is still to learn that it did
-    # not succeed.
+    # not succeed. Bounds from subqueries, also of the status, hide the values: by statistics of
+    # other jobs, all of them old, the planner would read all of a status and sort it.
     "is_past_retention": (
         "{it}.status = %(status)s::text"
-        " AND {it}.finished_at"
-        " < statement_timestamp() - make_interval(secs => %(retention)s::double precision)"
-        " AND {it}.finished_at >= statement_timestamp()"
-        " - make_interval(secs => %(retention)s::double precision + %(span)s::double precision)"
+        " AND {it}.status >= (SELECT %(status)s::text)"
+        " AND {it}.status <= (SELECT %(status)s::text)"
+        " AND {it}.finished_at < (SELECT"
+        " statement_timestamp() - make_interval(secs => %(retention)s::double precision))"
+        " AND {it}.finished_at >= (SELECT statement_timestamp()"
+        " - make_interval(secs => %(retention)s::double precision + %(span)s::double precision))"
         " AND ({it}.batch_id IS NULL OR ("
         "SELECT batch.id FROM pgjobs_batch AS batch WHERE batch.id = {it}.batch_id LIMIT 1"
         ") IS NULL)"
         " AND {{it}.teaches_nobody}"
     ),
     # Of a finished job: it succeeded, or nobody waits who is still to learn that it did not.
-    # Subqueries of one value: as a join the planner would read all dependencies.
+    # Subqueries of one value: as a join the planner would read all dependencies. Not "=": where
+    # most jobs wait for one, it would read them all for each job.
     "teaches_nobody": (
         "({it}.status = 'successful' OR ("
         "SELECT edge.id"
         " FROM pgjobs_dependency AS edge"
-        " WHERE edge.predecessor_id = {it}.id AND edge.after_failure <> 'run'"
+        " WHERE edge.predecessor_id >= {it}.id AND edge.predecessor_id <= {it}.id"
+        " AND edge.after_failure <> 'run'"
         " AND ("
         "SELECT waiting.hold"
         " FROM pgjobs_job_live AS waiting"
         " WHERE waiting.id = edge.job_id AND waiting.status = 'ready'"
         " LIMIT 1) = 'dependencies'"
+        " ORDER BY edge.predecessor_id, edge.job_id"
         " LIMIT 1) IS NULL)"
     ),
     # Of a parameter with the id of a batch: that and all below, as a recursive CTE.

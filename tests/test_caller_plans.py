@@ -71,7 +71,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "delete_jobs": {"statuses": ["failed", "cancelled"]},
     "check_dependencies": {},
     "list_dependants": {"max_jobs": 100},
-    "find_requeue_refusal": {},
+    "find_requeue_refusals": {},
     "explain_job": {"max_named": 10},
     "list_not_run": {"max_batches": 10},
     "list_batches_below": {"follows": None},

@@ -12,7 +12,7 @@ from django.db import connection
 from django_pgjobs import JobError
 from django_pgjobs.control import many
 from django_pgjobs.models import Job
-from tests.factories import count_jobs, get_job, make_job, make_jobs
+from tests.factories import count_jobs, get_job, make_batch, make_job, make_jobs
 from tests.helpers import connect
 from tests.test_client import make_finished_job
 
@@ -114,6 +114,37 @@ def test_all_but_those_that_the_database_refuses_are_changed() -> None:
         Job.objects.all().cancel()
     assert count_jobs(status="cancelled") == 10
     assert get_job(refused).status == "ready"
+
+
+@pytest.mark.django_db
+def test_nobody_waits_for_jobs_that_their_batch_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As little as `requeue()` of one job does."""
+    monkeypatch.setattr(many.time, "sleep", lambda _: pytest.fail("waited"))
+    batch = make_batch(cancel_requested_at="now")
+    kept = make_jobs(3, batch_id=batch, status="failed")
+    make_jobs(2, status="failed")
+    said = f"^3 jobs, such as {kept[0]}, could not be changed: its batch {batch} was cancelled"
+    with pytest.raises(JobError, match=said):
+        Job.objects.all().requeue()
+    assert (count_jobs(status="failed"), count_jobs(status="ready")) == (3, 2)
+
+
+@COMMITS
+def test_what_keeps_jobs_and_what_is_locked_is_told_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(many, "LOCKED_SECONDS", 0.05)
+    batch = make_batch(cancel_requested_at="now")
+    kept = make_job(batch_id=batch, status="failed")
+    locked = make_job(status="failed")
+    said = (
+        f"^1 job, such as {kept}, could not be changed: its batch {batch} was cancelled."
+        f" Retry that. 1 job, such as {locked}, could not be changed: locked by another transaction"
+    )
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [locked])
+        with pytest.raises(JobError, match=said):
+            Job.objects.all().requeue()
 
 
 @pytest.mark.django_db

@@ -14,7 +14,7 @@ from typing import Protocol, TypedDict
 import psycopg
 from django.db import DatabaseError, transaction
 
-from django_pgjobs.queries import batches, bulk, jobs, notifications
+from django_pgjobs.queries import batch_retries, batches, bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -37,14 +37,18 @@ class RunTimes(TypedDict):
 class Effect:
     """What was done to jobs: the ids of those that *changed*, and the *conflicts*.
 
-    A conflict is a job and the twin with its unique key, None if that is not committed yet.
+    A conflict is a job and the twin with its unique key, None if that is not committed yet. Those
+    that are *kept* stay as they are, however long somebody waits.
     """
 
     changed: list[int] = field(default_factory=list)
     conflicts: list[tuple[int, int | None]] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
 
     def __add__(self, other: Effect) -> Effect:
-        return Effect(self.changed + other.changed, self.conflicts + other.conflicts)
+        return Effect(
+            self.changed + other.changed, self.conflicts + other.conflicts, self.kept + other.kept
+        )
 
 
 class Change(Protocol):
@@ -117,6 +121,9 @@ def requeue_jobs(
     if queues:
         notifications.notify_workers(cursor, queues)
         batches.open_again(cursor, batch_ids)
+    done = {*effect.changed, *(job_id for job_id, _ in effect.conflicts)}
+    if left := [job_id for job_id in ids if job_id not in done]:
+        effect.kept = list(batch_retries.find_requeue_refusals(cursor, left))
     return effect
 
 

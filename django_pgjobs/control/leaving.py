@@ -31,7 +31,7 @@ def why_not_requeued(cursor: Cursor, job_id: int) -> str:
 
 def requeue_refusal(cursor: Cursor, job_id: int) -> str:
     """Return why a finished job never gets new attempts by itself, "" if its batch lets it."""
-    refusal = batch_retries.find_requeue_refusal(cursor, job_id)
+    refusal = batch_retries.find_requeue_refusals(cursor, [job_id]).get(job_id)
     if refusal is None:
         return ""
     batch = f"its batch {refusal.batch_id}"

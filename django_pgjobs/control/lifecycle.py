@@ -102,10 +102,8 @@ def _requeue(
                 "until that one has finished, or cancel it.",
                 job_id=twin_id,
             )
-    if effect == Effect():
-        why = requeue_refusal(cursor, ids[0])
-        if why:
-            raise JobError(f"job {ids[0]} is not requeued: {why}")
+    for job_id in effect.kept:
+        raise JobError(f"job {job_id} is not requeued: {requeue_refusal(cursor, job_id)}")
     return effect
 
 

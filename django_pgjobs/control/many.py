@@ -87,25 +87,31 @@ def change_pages(
     """Change *jobs* of a QuerySet page by page; yield how many of each page were changed.
 
     Jobs that another transaction has locked come last, and are tried again for LOCKED_SECONDS in
-    all. Raise JobError if some are still to be changed then, or if the database refused to change
-    some: *why* says what keeps one. What stays for a twin with its unique key is no reason.
+    all; those that are kept (see `Effect`) are not. Raise JobError if some are still to be changed
+    then, or if the database refused to change some: *why* says what keeps one. What stays for a
+    twin with its unique key is no reason.
     """
     refusals: dict[int, DatabaseError] = {}
-    left, deadline = jobs, None
+    kept: dict[int, str] = {}
+    left, deadline = dict(jobs), None
     while left:
         still: dict[int, str] = {}
+        stay: set[int] = set()
         for page in _pages(left):
             effect = _change_page(page, change, refusals)
             yield len(effect.changed)
             still |= _unsettled(page, effect, refusals)
+            stay.update(effect.kept)
         left = _still_to_change(found, still, statuses)
+        kept |= {job_id: left.pop(job_id) for job_id in [*left] if job_id in stay}
         deadline = deadline or time.monotonic() + LOCKED_SECONDS
         if left and time.monotonic() > deadline:
             break
         if left:
             time.sleep(LOCKED_GAP_SECONDS)
-    if left or refusals:
-        raise JobError(" ".join([*_told_of(left, refusals, why), "All others were changed."]))
+    if left or kept or refusals:
+        told = [*_told_of(kept, why), *_told_of(left, why), *_told_of_refused(refusals)]
+        raise JobError(" ".join([*told, "All others were changed."]))
 
 
 def _pages(jobs: Jobs) -> Iterator[Jobs]:
@@ -133,7 +139,7 @@ def _unsettled(page: Jobs, effect: Effect, refused: Collection[int]) -> Jobs:
     return {job_id: status for job_id, status in page.items() if job_id not in settled}
 
 
-def _still_to_change(found: QuerySet[Any], left: Jobs, statuses: Collection[str]) -> Jobs:
+def _still_to_change(found: QuerySet[Any], left: Jobs, statuses: Collection[str]) -> dict[int, str]:
     """Return those jobs that are as they were read, or that the QuerySet finds as they are now."""
     now = _statuses_of(found.model, list(left))
     same = {job_id: status for job_id, status in now.items() if status == left[job_id]}
@@ -166,12 +172,16 @@ def _found_again(found: QuerySet[Any], ids: Collection[int]) -> Collection[int]:
     return set(again.values_list("pk", flat=True)) & set(ids)
 
 
-def _told_of(left: Jobs, refusals: Mapping[int, DatabaseError], why: Why) -> Iterator[str]:
+def _told_of(jobs: Jobs, why: Why) -> Iterator[str]:
     """Yield why some jobs could not be changed."""
-    for job_id in list(left)[:1]:
+    for job_id in list(jobs)[:1]:
         with job_cursor() as cursor:
             said = why(cursor, job_id)
-        yield f"{counted(len(left), 'job')}, such as {job_id}, could not be changed: {said}"
+        yield f"{counted(len(jobs), 'job')}, such as {job_id}, could not be changed: {said}"
+
+
+def _told_of_refused(refusals: Mapping[int, DatabaseError]) -> Iterator[str]:
+    """Yield what the database said of some jobs that it refused to change."""
     for job_id, error in list(refusals.items())[:1]:
         yield (
             f"{counted(len(refusals), 'job')}, such as {job_id}, could not be changed: "

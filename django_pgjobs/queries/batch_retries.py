@@ -17,10 +17,10 @@ class RequeueRefusal(NamedTuple):
     is_deleting: bool
 
 
-def find_requeue_refusal(cursor: Cursor, job_id: int) -> RequeueRefusal | None:
-    """Return why a finished job is not requeued by itself, None if its batch is not to blame."""
-    rows = fetch(cursor, "find_requeue_refusal", {"job_id": job_id})
-    return RequeueRefusal._make(rows[0]) if rows else None
+def find_requeue_refusals(cursor: Cursor, ids: list[int]) -> dict[int, RequeueRefusal]:
+    """Return by their ids those finished jobs that are not requeued by themselves, and why."""
+    rows = fetch(cursor, "find_requeue_refusals", {"ids": ids})
+    return {job_id: RequeueRefusal._make(row) for job_id, *row in rows}
 
 
 def hold_tree(cursor: Cursor, batch_id: int) -> tuple[int, bool] | None:

@@ -1,10 +1,10 @@
--- Find out why a finished job of a workflow is not requeued by itself.
--- Parameters: job_id bigint
--- Returns: batch_id, is_deleting (its workflow; else its batch was cancelled); no row if neither
---     keeps it, or there is no such job
+-- Find out which finished jobs of workflows are not requeued by themselves, and why.
+-- Parameters: ids bigint[]
+-- Returns: id, batch_id, is_deleting (its workflow; else its batch was cancelled); no row of a job
+--     that neither keeps, or that is not there
 -- Locks: none
 -- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey
-SELECT batch.id, root.is_deleting
+SELECT job.id, batch.id, root.is_deleting
 FROM pgjobs_job_finished AS job
 CROSS JOIN LATERAL (
     SELECT one.id, one.root_id, one.cancel_requested_at IS NOT NULL AS is_cancelled
@@ -20,5 +20,5 @@ CROSS JOIN LATERAL (
 ) AS root
 WHERE
     -- Not IN: by that the planner may take the index of ends, and read all of it.
-    job.id = %(job_id)s::bigint AND job.status <> 'ready' AND job.status <> 'running'
+    job.id = ANY (%(ids)s::bigint[]) AND job.status <> 'ready' AND job.status <> 'running'
     AND (root.is_deleting OR batch.is_cancelled)

@@ -16,31 +16,50 @@ KNOWN = [
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), said)
     for pattern, said in (
         (
-            r"expected cron to be five fields.*, got '(?P<given>.*)': .*",
+            r"expected cron to be five fields.*, got '(?P<given>.*)': (?P<why>.*)\. known are .*",
             gettext_lazy(
                 "Expected five fields (minute, hour, day of month, month, day of week), or six "
-                "with the seconds first, got “%(given)s”. Known are names, ranges, steps, L, LW, "
-                "5L and MON#1."
+                "with the seconds first, got “%(given)s”: %(why)s. Known are names, ranges, steps, "
+                "L, LW, 5L and MON#1."
             ),
         ),
+        (r"wrong number of fields", gettext_lazy("there are more fields, or fewer")),
+        (r"bad second", gettext_lazy("the second cannot be")),
+        (r"bad minute", gettext_lazy("the minute cannot be")),
+        (r"bad hour", gettext_lazy("the hour cannot be")),
+        (r"bad day-of-month", gettext_lazy("the day of the month cannot be")),
+        (r"bad month", gettext_lazy("the month cannot be")),
+        (r"bad day-of-week", gettext_lazy("the day of the week cannot be")),
         (
-            r"expected either cron or every, .*",
-            gettext_lazy("Expected either a cron expression or an interval."),
+            r"expected either cron or every, got both\.",
+            gettext_lazy("Expected either a cron expression or an interval, got both."),
+        ),
+        (
+            r"expected either cron or every, got none of them\.",
+            gettext_lazy("Expected either a cron expression or an interval, got none of them."),
         ),
         (
             r"expected timezone to be .*, got '(?P<given>.*)'\..*",
             gettext_lazy(
                 'Expected a continent and a city such as "Europe/Berlin" or "America/New_York", '
-                'or "UTC", got “%(given)s”.'
+                'or "UTC", got “%(given)s”. Those that this computer does not know the package '
+                "tzdata brings."
             ),
         ),
         (
-            r"expected ends to be later than starts.*",
-            gettext_lazy("Expected an end after the beginning."),
+            r"expected ends to be later than starts, (?P<starts>.+), got (?P<ends>.+)\.",
+            gettext_lazy("Expected an end after the beginning, %(starts)s, got %(ends)s."),
         ),
         (
-            r"expected at most (?P<most>\d+) occurrences.*",
-            gettext_lazy("Expected at most %(most)s occurrences. Choose a narrower range."),
+            r"expected at most (?P<most>\d+) occurrences.* from (?P<begin>.+) to (?P<end>.+)\. .*",
+            gettext_lazy(
+                "Expected at most %(most)s occurrences, got more from %(begin)s to %(end)s. Choose "
+                "a narrower range."
+            ),
+        ),
+        (
+            r"(task_path: )?no task (?P<task>\S+) is declared here: (?P<why>.+)",
+            gettext_lazy("No task %(task)s is declared here: %(why)s"),
         ),
         (
             r"(task_path: )?no task (?P<task>\S+) is declared here\..*",
@@ -83,12 +102,15 @@ KNOWN = [
         ),
         (r"too many positional arguments.*", gettext_lazy("There are too many.")),
         (
-            r"pause\(\) expected .* one line of 1 to (?P<most>\d+) bytes.*",
-            gettext_lazy("Expected one line of at most %(most)s bytes."),
+            r"pause\(\) expected .* one line of 1 to (?P<most>\d+) bytes, got (?P<given>.*)\.",
+            gettext_lazy("Expected one line of 1 to %(most)s bytes, got %(given)s."),
         ),
         (
-            r"expected \w+ to take at most (?P<most>\d+) bytes as JSON.*",
-            gettext_lazy("Expected at most %(most)s bytes."),
+            r"expected (?P<name>\w+) to .* (?P<most>\d+) bytes as JSON, got (?P<size>\d+)\. .*",
+            gettext_lazy(
+                "Expected %(name)s to take at most %(most)s bytes as JSON, got %(size)s. Store the "
+                "data in a table or file and pass its key, or raise PGJOBS['MAX_PAYLOAD_BYTES']."
+            ),
         ),
         (
             r"locked by another transaction\. .*",
@@ -101,9 +123,10 @@ KNOWN = [
             ),
         ),
         (
-            r"job (?P<id>\d+) is locked by another transaction, .*",
+            r"job (?P<id>\d+) is locked by another transaction, after (?P<seconds>\S+) s of .*",
             gettext_lazy(
-                "job %(id)s is locked by another transaction. Try again when that has ended."
+                "job %(id)s is locked by another transaction, after %(seconds)s s of retries. Try "
+                "again when that has ended."
             ),
         ),
         (
@@ -126,11 +149,29 @@ KNOWN = [
             r"the database refused it: (?P<said>.*)",
             gettext_lazy("the database refused it: %(said)s"),
         ),
-        (r"expected a finite number.*", gettext_lazy("Expected finite numbers.")),
         (
-            r"[^:]+: line (?P<line>\d+) column (?P<column>\d+) \(char \d+\)",
-            gettext_lazy("Line %(line)s, column %(column)s cannot be read."),
+            r"expected a finite number at (?P<path>.+), got (?P<given>\S+)\.",
+            gettext_lazy("Expected a finite number at %(path)s, got %(given)s."),
         ),
+        (
+            r"expected a finite number[^,]*, got (?P<given>.+?)\.?",
+            gettext_lazy("Expected a finite number, got %(given)s."),
+        ),
+        (
+            r"(?P<why>[^:]+(?:':'[^:]+)?): line (?P<line>\d+) column (?P<column>\d+) \(char \d+\)",
+            gettext_lazy("Line %(line)s, column %(column)s cannot be read: %(why)s."),
+        ),
+        (r"expecting value", gettext_lazy("a value is missing")),
+        (
+            r"expecting '(?P<sign>.)' delimiter",
+            gettext_lazy("“%(sign)s” is missing"),
+        ),
+        (
+            r"expecting property name enclosed in double quotes",
+            gettext_lazy("a name in double quotes is missing"),
+        ),
+        (r"extra data", gettext_lazy("something stands behind the end")),
+        (r"unterminated string starting at", gettext_lazy("a text that begins here has no end")),
     )
 ]
 # Whoever may see a batch finds it on the page of its job.

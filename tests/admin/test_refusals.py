@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from html import unescape
 from typing import Any
 
@@ -26,9 +28,26 @@ from tests.test_translations import ENGLISH
 
 NIGHTLY = {"cron": "0 3 * * *"}
 DAY = datetime(2030, 1, 1, tzinfo=UTC)
+CRON_REASONS = {
+    "often": "es sind mehr Felder oder weniger",
+    "99 * * * *": "die Minute kann nicht sein",
+    "* 99 * * *": "die Stunde kann nicht sein",
+    "* * 99 * *": "der Tag des Monats kann nicht sein",
+    "* * * 99 *": "der Monat kann nicht sein",
+    "* * * * 99": "der Wochentag kann nicht sein",
+    "99 * * * * *": "die Sekunde kann nicht sein",
+}
+JSON_REASONS = {
+    "[1,": "ein Wert fehlt",
+    "[1 2]": "„,“ fehlt",
+    '{"a" 1}': "„:“ fehlt",
+    "{a: 1}": "ein Name in doppelten Anführungszeichen fehlt",
+    "[1] 2": "hinter dem Ende steht noch etwas",
+    '"a': "ein Text, der hier beginnt, hat kein Ende",
+}
 REFUSED: dict[str, Callable[[], Any]] = {
-    "cron": lambda: Rule(cron="often"),
-    "both": lambda: Rule(),
+    "none": lambda: Rule(),
+    "both": lambda: Rule(cron="0 3 * * *", every=timedelta(hours=1)),
     "time zone": lambda: Rule(cron="0 3 * * *", timezone="Mars/Olympus"),
     "end": lambda: Rule(cron="0 3 * * *", starts=DAY, ends=DAY),
     "missing": lambda: check_signature(add, [], {}),
@@ -40,7 +59,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "name": lambda: pauses.pause(queue="x" * 300),
     "size": lambda: encode_value("x" * 100, name="args", max_bytes=50),
     "number": lambda: encode_value(float("nan"), name="args", max_bytes=50),
-    "JSON": lambda: decode_value("[1,"),
+    "large": lambda: decode_value("1e999"),
+    **{f"cron {text}": partial(Rule, cron=text) for text in CRON_REASONS},
+    **{f"JSON {text}": partial(decode_value, text) for text in JSON_REASONS},
 }
 
 
@@ -49,6 +70,35 @@ def refusal(name: str) -> Exception:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         REFUSED[name]()
     return caught.value
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_german_keeps_what_a_refusal_quotes(name: str) -> None:
+    """Names, numbers and what was given; but for where in a text JSON ends, told twice."""
+    text = re.sub(r" \(char \d+\)", "", str(refusal(name)))
+    with override("de"):
+        said = in_words(text)
+    details = re.findall(r"'([^']+)'|(\b\d[\d:-]*|\bnan\b)", text)
+    assert [detail for pair in details for detail in pair if detail not in said] == []
+
+
+@pytest.mark.parametrize("cron", CRON_REASONS)
+def test_the_german_says_what_is_wrong_with_a_cron_text(cron: str) -> None:
+    with pytest.raises(ValueError, match="expected cron") as caught:
+        Rule(cron=cron)
+    with override("de"):
+        assert f"„{cron}“: {CRON_REASONS[cron]}." in in_words(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    JSON_REASONS.items(),
+)
+def test_the_german_says_what_is_wrong_with_json(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match="line 1") as caught:
+        decode_value(text)
+    with override("de"):
+        assert in_words(caught.value).endswith(f"ist nicht lesbar: {why}.")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -100,16 +150,25 @@ def test_a_copy_with_wrong_arguments_says_so_in_german(admin_client: Client) -> 
     with override("de"):
         response = admin_client.post(page("job", "copy", make_job()), given)
     text = unescape(response.content.decode())
-    assert "Zeile 1, Spalte 3 ist nicht lesbar." in text
+    assert "Zeile 1, Spalte 3 ist nicht lesbar: " in text
     assert "delimiter" not in text
+
+
+def reasons(text: str) -> Iterator[re.Match[str]]:
+    """Yield what a text is found by that gives a reason."""
+    for pattern, _said in KNOWN:
+        found = pattern.fullmatch(text)
+        if found and "why" in found.groupdict():
+            yield found
 
 
 def test_every_entry_is_reached() -> None:
     """One that no exception begins with says nothing to anybody."""
     texts = [str(refusal(name)) for name in REFUSED]
     texts += [text.rpartition("arguments given: ")[2] for text in texts]
+    texts += [found["why"] for text in texts for found in reasons(text)]
     unreached = [
         pattern.pattern for pattern, _said in KNOWN if not any(map(pattern.fullmatch, texts))
     ]
     # These need rows, or a person who makes a schedule; eleven are of jobs that stay as they are.
-    assert len(unreached) == 14, unreached
+    assert len(unreached) == 15, unreached

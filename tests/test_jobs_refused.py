@@ -156,15 +156,38 @@ def test_the_help_of_each_action_says_what_it_does() -> None:
     assert silent == []
 
 
+def test_the_help_of_each_action_says_when_it_fails_or_where_that_is_said() -> None:
+    command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    silent = [
+        parser.prog
+        for parser in parsers_of(command)
+        if not parser.epilog.endswith("All statuses: manage.py jobs --help\n")
+    ]
+    assert silent == []
+    assert "Exit status:\n" in command.epilog
+
+
+def test_the_help_says_bounds_and_defaults_of_numbers() -> None:
+    command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    counts = [
+        (parser.prog, action.option_strings[0], action.help)
+        for parser in parsers_of(command)
+        for action in parser._actions
+        if {"--limit", "--count", "--watch"} & {*action.option_strings} and action.type
+    ]
+    assert len(counts) == 9
+    assert [each for each in counts if not re.search(r"1 to \d+.*\(default: ", each[2])] == []
+
+
 def test_the_examples_of_the_help_are_what_the_command_takes() -> None:
     command = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
     taught = {
         parser.prog: re.findall(r"^ *manage\.py (jobs[^|>\n]*)", parser.epilog or "", re.MULTILINE)
         for parser in [command, *parsers_of(command)]
     }
-    assert {prog.split()[-1] for prog, examples in taught.items() if examples} >= {
-        "jobs", "stats", "failures", "workers", "cancel", "requeue", "prune", "tokens",
-    }  # fmt: skip
+    for prog, examples in taught.items():
+        own = prog.removeprefix("manage.py ")
+        assert [each for each in examples if f"{each} ".startswith(f"{own} ")], prog
     for example in {each for examples in taught.values() for each in examples}:
         command.parse_args(shlex.split(example)[1:])  # ends the process if it is wrong
 

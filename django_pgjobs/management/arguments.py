@@ -28,6 +28,8 @@ MAX_PORT = 65_535
 # Thirty years, in seconds.
 MAX_TIME = 1e9
 MAX_WORKER_NAME_BYTES = 200
+# That a flag may ask for.
+MAX_ROWS = 1_000_000
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 # Options of all commands, which Django reads before the name of an action only.
@@ -97,18 +99,27 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
 
 
 def add_action(
-    actions: Any, name: str, *, help: str, description: str = "", epilog: str = ""
+    actions: Any, name: str, *, help: str, description: str = "", epilog: str, fails: str = ""
 ) -> Any:
     """Return a new parser below *actions*, whose own help begins with the line of the list.
 
-    A *description* stands there instead. Texts of several lines are printed as they are.
+    A *description* stands there instead. The *epilog* has examples; behind them stands when the
+    command *fails*. Lines are printed as they are.
     """
-    form = argparse.HelpFormatter
-    if "\n" in description + epilog:
-        form = argparse.RawDescriptionHelpFormatter
+    status = f"\nExit status 1: {fails}.\n" if fails else "\n"
     return actions.add_parser(
-        name, help=help, description=description or help, epilog=epilog, formatter_class=form
+        name,
+        help=help,
+        description=description or help,
+        epilog=f"{epilog}{status}All statuses: manage.py jobs --help\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def examples(*lines: str) -> str:
+    """Return an epilog with command lines, what follows `manage.py jobs` in each."""
+    head = "examples" if len(lines) > 1 else "example"
+    return f"\n{head}:\n" + "".join(f"  manage.py jobs {line}\n" for line in lines)
 
 
 def add_verbs(parser: Any, flags: Mapping[str, Mapping[str, Any]], *, help: str) -> Any:
@@ -118,7 +129,8 @@ def add_verbs(parser: Any, flags: Mapping[str, Mapping[str, Any]], *, help: str)
     """
     verbs = parser.add_subparsers(dest="verb", action=Verbs)
     parser.set_defaults(verb=LIST)
-    listing = add_action(verbs, LIST, help=help, description=parser.description)
+    example = examples(f"{parser.prog.rpartition(' ')[2]} {LIST} --json")
+    listing = add_action(verbs, LIST, help=help, description=parser.description, epilog=example)
     verbs.of_list = [parser.add_argument(flag, **kind) for flag, kind in flags.items()]
     for own in verbs.of_list:
         parser.absent[own.dest], own.default = own.default, argparse.SUPPRESS
@@ -311,4 +323,4 @@ def end_instant(text: str) -> datetime:
 
 def count(text: str) -> int:
     """Return a number of rows."""
-    return whole_number(text, 1_000_000)
+    return whole_number(text, MAX_ROWS)

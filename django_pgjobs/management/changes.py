@@ -29,6 +29,7 @@ from django_pgjobs.control.leaving import Why, why_locked, why_not_deleted, why_
 from django_pgjobs.control.many import Jobs, change_pages, find_jobs
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.management.arguments import (
+    MAX_ROWS,
     add_action,
     count,
     instant,
@@ -200,6 +201,7 @@ def add_changes(actions: Any) -> None:
             help=verb.help,
             description=DESCRIPTION.format(help=verb.help, note=verb.note),
             epilog=EPILOGS[verb.name],
+            fails=f"some job was not {verb.done}, or you have answered no",
         )
         parser.add_argument("ids", type=job_id, nargs="*", metavar="id", help="The ids of jobs.")
         if verb.before_time is not None:
@@ -229,7 +231,12 @@ def _add_times(parser: Any, *, is_required: bool) -> None:
 def _add_filters(some: Any, verb: JobChange) -> None:
     usual = " and ".join(verb.usual)
     add_filters(some, verb.statuses, usual, of_ended=verb.statuses == ENDED)
-    some.add_argument("--limit", type=count, metavar="N", help="At most so many, oldest first.")
+    some.add_argument(
+        "--limit",
+        type=count,
+        metavar="N",
+        help=f"At most so many, oldest first, 1 to {MAX_ROWS} (default: all).",
+    )
     some.add_argument("--dry-run", action="store_true", help="Only say how many there are.")
     some.add_argument(
         "--yes", action="store_true", help="Do not ask: needed where nobody can answer."

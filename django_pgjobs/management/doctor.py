@@ -44,6 +44,7 @@ def add_doctor(actions: Any) -> None:
         help="Say what is wrong now: jobs that nobody takes, full workers, failures, pauses.",
         description=DESCRIPTION,
         epilog=EPILOG,
+        fails="with --fail, something is wrong",
     )
     parser.add_argument(
         "--fail", action="store_true", help="End with exit status 1 if something is wrong."

@@ -11,13 +11,13 @@ from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.registry import discover_tasks, find_task
 from django_pgjobs.enqueueing.meeting import noting_met
 from django_pgjobs.exceptions import JobError, UnknownTask
-from django_pgjobs.management.arguments import add_action, span
+from django_pgjobs.management.arguments import add_action, examples, span
 from django_pgjobs.management.printing import Write
 from django_pgjobs.management.spelling import nearest
 
 DESCRIPTION = """
-Enqueues one job and exits; a worker runs it. So a project that keeps cron elsewhere writes into its
-crontab: manage.py jobs enqueue shop.tasks.report --args '["week"]'
+Enqueues one job and exits; a worker runs it. So a project that keeps cron elsewhere writes it into
+its crontab.
 
 If a live job has its unique key, it prints that one, and what became of the enqueue.
 """
@@ -32,7 +32,15 @@ WHERE_MET = {
 def add_enqueue(actions: Any) -> None:
     """Add the action to those of `jobs`."""
     parser = add_action(
-        actions, "enqueue", help="Enqueue a job of a task.", description=DESCRIPTION
+        actions,
+        "enqueue",
+        help="Enqueue a job of a task.",
+        description=DESCRIPTION,
+        epilog=examples(
+            "enqueue shop.tasks.report --args '[\"week\"]'",
+            'enqueue shop.tasks.report --args \'{"kind": "week"}\' --queue slow --in 10m',
+        ),
+        fails="there is no such task, or it refuses the job",
     )
     parser.add_argument("task", metavar="TASK", help="Its path: shop.tasks.push_product.")
     parser.add_argument(
@@ -42,9 +50,22 @@ def add_enqueue(actions: Any) -> None:
         dest="arguments",
         help='Arguments: a list \'["week"]\', or an object \'{"kind": "week"}\' (default: none).',
     )
-    parser.add_argument("--queue", metavar="NAME", help="Another queue than the task's.")
-    parser.add_argument("--priority", type=int, metavar="N", help="Another priority: -100 to 100.")
-    parser.add_argument("--in", type=span, dest="delay", metavar="10m", help="Not before: s m h d.")
+    parser.add_argument(
+        "--queue", metavar="NAME", help="Another queue (default: that of the task)."
+    )
+    parser.add_argument(
+        "--priority",
+        type=int,
+        metavar="N",
+        help="Another priority, -100 to 100 (default: that of the task).",
+    )
+    parser.add_argument(
+        "--in",
+        type=span,
+        dest="delay",
+        metavar="10m",
+        help="Not before: s m h d (default: at once).",
+    )
 
 
 def enqueue(write: Write, **flags: Any) -> None:

@@ -18,7 +18,7 @@ from django_pgjobs.limits import (
     reset_rate,
     tell_workers,
 )
-from django_pgjobs.management.arguments import JSON, LIST, add_action, add_verbs
+from django_pgjobs.management.arguments import JSON, LIST, add_action, add_verbs, examples
 from django_pgjobs.management.limit_tables import show_limits, shown_number
 from django_pgjobs.management.printing import Write, in_english
 from django_pgjobs.management.spelling import tell_doubts
@@ -80,7 +80,7 @@ KINDS = {
     "rate": LimitKind(
         RateLimitForm,
         "Make or change a rate limit: of a key, or of all keys that begin with NAME and a colon.",
-        "manage.py jobs limits rate shopify --count 20 --period 1.6 --burst 5",
+        "limits rate shopify --count 20 --period 1.6 --burst 5",
         {
             "count": "Most tokens in any period, 1 or more.",
             "period": "Seconds, 0.001 to 31622400; a new limit needs it, as the count.",
@@ -91,7 +91,7 @@ KINDS = {
     "key": LimitKind(
         ConcurrencyLimitForm,
         "Make or change the limit of a concurrency key, or of each key of a pattern.",
-        "manage.py jobs limits key 'shop:*' --max-running 5 --note 'slow API'",
+        "limits key 'shop:*' --max-running 5 --note 'slow API'",
         {
             "max_running": "Most jobs of a key at a time, 1 or more; a new limit needs it.",
             "weight": "Its share when keys take turns: 1 to 1000 (default: 1).",
@@ -101,7 +101,7 @@ KINDS = {
     "queue": LimitKind(
         QueueSettingsForm,
         "Make or change the limit and the boost of a queue.",
-        "manage.py jobs limits queue mail --max-running none --boost 10",
+        "limits queue mail --max-running none --boost 10",
         {
             "max_running": "At most so many jobs at a time, 1 or more; none: no limit.",
             "boost": "Added to the priority of its jobs: -200 to 200.",
@@ -122,17 +122,25 @@ def add_limits(actions: Any) -> None:
     )
     verbs = add_verbs(parser, JSON, help="Show all limits, as without a verb.")
     for name, kind in KINDS.items():
-        verb = add_action(verbs, name, help=kind.help, epilog=f"\nexample:\n  {kind.example}\n")
+        verb = add_action(verbs, name, help=kind.help, epilog=examples(kind.example))
         verb.add_argument("name", help="As `jobs limits` prints it; one that is new is made.")
         for field, said in kind.flags.items():
             verb.add_argument(_flag(field), metavar="TEXT" if field == "note" else "N", help=said)
-    example = "\nexample:\n  manage.py jobs limits remove key 'shop:*'\n"
-    remove = add_action(verbs, "remove", help="Remove a limit.", epilog=example)
+    remove = add_action(
+        verbs,
+        "remove",
+        help="Remove a limit.",
+        epilog=examples("limits remove key 'shop:*'"),
+        fails="it is not there",
+    )
     remove.add_argument("kind", choices=list(KINDS), help="Of what.")
     remove.add_argument("name", help="As `jobs limits` prints it.")
-    example = "\nexample:\n  manage.py jobs limits reset shopify:17\n"
     reset = add_action(
-        verbs, "reset", help="Give a key of a rate limit all its tokens again.", epilog=example
+        verbs,
+        "reset",
+        help="Give a key of a rate limit all its tokens again.",
+        epilog=examples("limits reset shopify:17"),
+        fails="no rate limit holds for the key",
     )
     reset.add_argument("name", metavar="key", help="Such as shopify:17.")
 

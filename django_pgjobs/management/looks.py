@@ -14,7 +14,7 @@ from django_pgjobs.control.details import detail_of, find_paused
 from django_pgjobs.control.failures import class_name
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
-from django_pgjobs.management.arguments import add_action, count, job_id
+from django_pgjobs.management.arguments import MAX_ROWS, add_action, count, examples, job_id
 from django_pgjobs.management.filters import add_filters, matching
 from django_pgjobs.management.printing import (
     Write,
@@ -54,11 +54,6 @@ Lists unfinished jobs, or those of one status, newest first. Its filters are tho
   error        of failed jobs: class and first line of the last one; a terminal gets what fits
 
 Of one job: `jobs show ID` prints what is stored, `jobs explain ID` why it does not run.
-
-examples:
-  manage.py jobs list --queue mail
-  manage.py jobs list --task shop.tasks.push --error ConnectionError --since 2h
-  manage.py jobs list --status successful --since 10m --json | jq '.[].id'
 """
 OF_SHOW = """
 Prints the columns of a job that are not as in every other one, why it does not run if it is not
@@ -67,6 +62,15 @@ admin: who cancelled or requeued it, and why. Nothing is masked.
 
 Times are in the TIME_ZONE of the settings. --json prints all columns.
 """
+OF_EXPLAIN = """
+Says why a job does not run, the reasons that keep it first, as its page in the admin does; or what
+it does, or how it ended. In brackets stands the code of each reason, which programs read by --json.
+"""
+OF_STACK = """
+Asks the worker of a running job where the job is, waits for the answer, and prints the stack.
+The job goes on. Nobody can ask a worker over HTTP.
+"""
+GONE = "there is no such job"
 OF_STUCK = """
 Lists running jobs that take far longer than their task usually does, or that stand still.
 
@@ -78,34 +82,75 @@ Lists running jobs that take far longer than their task usually does, or that st
 
 def add_looks(actions: Any) -> None:
     """Add the actions that change nothing to those of `jobs`."""
-    why = add_action(actions, "explain", help="Say why a job is not running, or what it does.")
-    why.add_argument("id", type=job_id, help="The id of a job.")
-    show = add_action(actions, "show", help="Print what is stored of a job.", description=OF_SHOW)
-    show.add_argument("id", type=job_id, help="The id of a job.")
-    listing = add_action(
+    why = add_action(
         actions,
-        "list",
-        help="List unfinished jobs, or those of one status, newest first.",
-        description=OF_LIST,
+        "explain",
+        help="Say why a job is not running, or what it does.",
+        description=OF_EXPLAIN,
+        epilog=examples("explain 4711", "explain 4711 --json | jq -r '.reasons[].code'"),
+        fails=GONE,
     )
-    usual = "ready and running, with --error or --since failed"
-    add_filters(listing, list(JobStatus), usual)
-    listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+    show = add_action(
+        actions,
+        "show",
+        help="Print what is stored of a job.",
+        description=OF_SHOW,
+        epilog=examples("show 4711", "show 4711 --json | jq .result"),
+        fails=GONE,
+    )
+    listing = _add_list(actions)
+    stuck = _add_stuck(actions)
+    where = add_action(
+        actions,
+        "stack",
+        help="Show where a running job is: its stack, from its worker.",
+        description=OF_STACK,
+        epilog=examples("stack 4711"),
+        fails="the job does not run, or its worker has not answered within its lease",
+    )
+    for parser in (why, show, where):
+        parser.add_argument("id", type=job_id, help="The id of a job.")
+    for parser in (why, show, listing, stuck):
+        parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+
+def _add_stuck(actions: Any) -> Any:
     stuck = add_action(
         actions,
         "stuck",
         help="List running jobs that take far longer than usual, or stand still.",
         description=OF_STUCK,
+        epilog=examples("stuck", "stuck --json | jq '.[].id'"),
+        fails="with --fail, a job looks stuck",
     )
     stuck.add_argument(
         "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."
     )
-    where = add_action(
-        actions, "stack", help="Show where a running job is: its stack, from its worker."
+    return stuck
+
+
+def _add_list(actions: Any) -> Any:
+    listing = add_action(
+        actions,
+        "list",
+        help="List unfinished jobs, or those of one status, newest first.",
+        description=OF_LIST,
+        epilog=examples(
+            "list --queue mail",
+            "list --task shop.tasks.push --error ConnectionError --since 2h",
+            "list --status successful --since 10m --json | jq '.[].id'",
+        ),
     )
-    where.add_argument("id", type=job_id, help="The id of a job.")
-    for parser in (why, show, listing, stuck):
-        parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+    usual = "ready and running, with --error or --since failed"
+    add_filters(listing, list(JobStatus), usual)
+    listing.add_argument(
+        "--limit",
+        type=count,
+        default=20,
+        metavar="N",
+        help=f"At most so many, 1 to {MAX_ROWS} (default: 20).",
+    )
+    return listing
 
 
 def list_jobs(

@@ -7,8 +7,15 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_pgjobs import mutes
 from django_pgjobs.control.pauses import MAX_REASON
-from django_pgjobs.management.arguments import add_action, end_in_words, instant, span
+from django_pgjobs.management.arguments import (
+    add_action,
+    end_in_words,
+    examples,
+    instant,
+    span,
+)
 from django_pgjobs.management.printing import (
     Write,
     in_english,
@@ -52,15 +59,41 @@ def add_muting(actions: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    example = "\nexample:\n  manage.py jobs unmute unserved reports\n"
-    showing = add_action(actions, "unmute", help="Show a muted warning again.", epilog=example)
+    showing = add_action(
+        actions,
+        "unmute",
+        help="Show a muted warning again.",
+        epilog=examples("unmute unserved reports"),
+    )
     for parser in (muting, showing):
         parser.add_argument("kind", choices=list(KINDS), metavar="kind", help="Such as unserved.")
         parser.add_argument(
             "subject", nargs="?", default="", help="What it is about, if it says so: a queue."
         )
-    muting.add_argument("--reason", required=True, metavar="TEXT", help="Why, for others to read.")
-    muting.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
+    _add_terms(muting)
+    listing = add_action(
+        actions,
+        "mutes",
+        help="List what is muted.",
+        epilog=examples("mutes", "mutes --json | jq '.[].mute_reason'"),
+    )
+    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+
+def _add_terms(muting: Any) -> None:
+    """Add why, by whom and until when."""
+    muting.add_argument(
+        "--reason",
+        required=True,
+        metavar="TEXT",
+        help=f"Why, for others to read: at most {mutes.MAX_REASON} characters.",
+    )
+    muting.add_argument(
+        "--by",
+        default="",
+        metavar="NAME",
+        help=f"Your name, for others: at most {MAX_REASON} characters.",
+    )
     end = muting.add_mutually_exclusive_group(required=True)
     end.add_argument("--for", type=span, dest="until", metavar="2h", help="How long: s m h d.")
     end.add_argument(
@@ -69,9 +102,6 @@ def add_muting(actions: Any) -> None:
         metavar="TIME",
         help="Until 2026-12-24T18:00, in the TIME_ZONE of the settings; within a year.",
     )
-    example = "\nexample:\n  manage.py jobs mutes --json | jq '.[].mute_reason'\n"
-    listing = add_action(actions, "mutes", help="List what is muted.", epilog=example)
-    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
 
 def name_of(kind: str, subject: str) -> str:

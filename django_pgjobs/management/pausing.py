@@ -11,6 +11,7 @@ from django_pgjobs.control import pauses
 from django_pgjobs.management.arguments import (
     add_action,
     end_in_words,
+    examples,
     instant,
     refuse_past,
     span,
@@ -22,6 +23,8 @@ from django_pgjobs.queries.database import rows_of
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.payload import is_storable
 
+AT_MOST = f"at most {pauses.MAX_REASON} characters"
+
 
 def add_pausing(actions: Any) -> None:
     """Add the actions to those of `jobs`."""
@@ -30,9 +33,17 @@ def add_pausing(actions: Any) -> None:
         "pause",
         help="Let no worker start jobs of a queue, task or key.",
         description="Lets no worker start jobs of a queue, task or key. What runs goes on.",
-        epilog="\nexample:\n  manage.py jobs pause --queue mail --for 30m --reason 'spam wave'\n",
+        epilog=examples(
+            "pause --queue mail --for 30m --reason 'spam wave'",
+            "pause --key 'shop:*' --until 2026-12-24T18:00",
+        ),
     )
-    resume = add_action(actions, "resume", help="End a pause.")
+    resume = add_action(
+        actions,
+        "resume",
+        help="End a pause.",
+        epilog=examples("resume --queue mail", "resume --key 'shop:*'"),
+    )
     for parser in (pause, resume):
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument("--queue", metavar="NAME", help="The jobs of a queue.")
@@ -40,8 +51,17 @@ def add_pausing(actions: Any) -> None:
         target.add_argument(
             "--key", metavar="KEY", help="Those of a concurrency key, or a pattern: 'shop:*'."
         )
-    pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
-    pause.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
+    _add_terms(pause)
+
+
+def _add_terms(pause: Any) -> None:
+    """Add why, by whom and until when."""
+    pause.add_argument(
+        "--reason", default="", metavar="TEXT", help=f"Why, for others to read: {AT_MOST}."
+    )
+    pause.add_argument(
+        "--by", default="", metavar="NAME", help=f"Your name, for others: {AT_MOST}."
+    )
     end = pause.add_mutually_exclusive_group()
     end.add_argument(
         "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."

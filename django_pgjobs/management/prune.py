@@ -60,6 +60,7 @@ def add_prune(actions: Any) -> None:
         help="Delete finished jobs that are older than their retention.",
         description=DESCRIPTION,
         epilog=EPILOG,
+        fails="some jobs could not be deleted",
     )
     parser.add_argument("--dry-run", action="store_true", help="Only count.")
     for flag, which, setting in (

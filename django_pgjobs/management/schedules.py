@@ -18,6 +18,7 @@ from django_pgjobs.management.arguments import (
     add_action,
     add_verbs,
     end_instant,
+    examples,
     instant,
     whole_number,
 )
@@ -53,6 +54,36 @@ examples:
 """
 
 
+GONE = "there is no such schedule"
+# Verb -> what it does, an example, and when it fails.
+VERBS = {
+    "run": (
+        "Enqueue a job of a schedule now.",
+        "schedules run nightly --args '[\"week\"]'",
+        GONE,
+    ),
+    "pause": (
+        "Pause a schedule: what is due meanwhile never comes.",
+        "schedules pause nightly --reason 'until the migration'",
+        GONE,
+    ),
+    "resume": ("End the pause of a schedule.", "schedules resume nightly", GONE),
+    "skip": ("Skip the next occurrence.", "schedules skip nightly --by ann", GONE),
+    "unskip": ("Undo the skips of occurrences still to come.", "schedules unskip nightly", GONE),
+    "backfill": (
+        f"Enqueue up to {control.MAX_BACKFILL} past occurrences without a job.",
+        "schedules backfill nightly --from 2026-03-01 --until 2026-03-07 --dry-run",
+        f"{GONE}, or some occurrences could not be enqueued",
+    ),
+}
+OF_IMPORT = """
+Reads the schedules of django-celery-beat or django-q2, whose app and tables are still there, and
+makes rows of ours of them, in one transaction; theirs stay. It prints what becomes of each: one
+whose name is taken stays as it is, so the command may be run again, and one that cannot be the same
+here is not taken, and says why. Stop the other scheduler before these are due.
+"""
+
+
 def add_schedules(actions: Any) -> None:
     """Add the action to those of `jobs`."""
     parser = add_action(
@@ -64,21 +95,15 @@ def add_schedules(actions: Any) -> None:
     )
     verbs = add_verbs(parser, JSON, help="List all schedules, as without a verb.")
     _add_next(verbs)
-    run = add_action(verbs, "run", help="Enqueue a job of a schedule now.")
+    run, pause, resume, skip, unskip, filling = (
+        add_action(verbs, name, help=does, epilog=examples(example), fails=fails)
+        for name, (does, example, fails) in VERBS.items()
+    )
     run.add_argument(
         "--args",
         metavar="JSON",
         dest="arguments",
-        help="Other arguments for this job: a list, or an object.",
-    )
-    pause = add_action(verbs, "pause", help="Pause a schedule: what is due meanwhile never comes.")
-    resume = add_action(verbs, "resume", help="End the pause of a schedule.")
-    skip = add_action(verbs, "skip", help="Skip the next occurrence.")
-    unskip = add_action(verbs, "unskip", help="Undo the skips of occurrences still to come.")
-    filling = add_action(
-        verbs,
-        "backfill",
-        help=f"Enqueue up to {control.MAX_BACKFILL} past occurrences without a job.",
+        help="Other arguments for this job: a list, or an object (default: those of the schedule).",
     )
     for each in (run, pause, resume, skip, unskip, filling):
         each.add_argument("name", help="The name of the schedule.")
@@ -86,20 +111,24 @@ def add_schedules(actions: Any) -> None:
         each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
     pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
     _add_range(filling)
-    taking = add_action(verbs, "import", help="Import the schedules of another scheduler.")
-    taking.add_argument("source", choices=sorted(SOURCES), help="Its app is still installed.")
-    taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
+    _add_import(verbs)
 
 
 def _add_next(verbs: Any) -> None:
-    following = add_action(verbs, "next", help="Print when schedules are due next.")
+    following = add_action(
+        verbs,
+        "next",
+        help="Print when schedules are due next.",
+        epilog=examples("schedules next", "schedules next nightly --after 2026-03-28T00:00"),
+        fails=GONE,
+    )
     following.add_argument("name", nargs="?", help="Only this one (default: all).")
     following.add_argument(
         "--count",
         type=partial(whole_number, most=control.MAX_PREVIEW),
         default=5,
         metavar="N",
-        help=f"Of each, at most {control.MAX_PREVIEW} (default: 5).",
+        help=f"Of each, 1 to {control.MAX_PREVIEW} (default: 5).",
     )
     following.add_argument(
         "--after", type=instant, metavar="TIME", help="After 2026-03-28T00:00 (default: now)."
@@ -116,6 +145,19 @@ def _add_range(parser: CommandParser) -> None:
             flag, type=reads, required=True, dest=name, metavar="TIME", help=f"{said} {form}"
         )
     parser.add_argument("--dry-run", action="store_true", help="List them, and enqueue nothing.")
+
+
+def _add_import(verbs: Any) -> None:
+    taking = add_action(
+        verbs,
+        "import",
+        help="Import the schedules of another scheduler.",
+        description=OF_IMPORT,
+        epilog=examples("schedules import celery-beat --dry-run", "schedules import django-q2"),
+        fails="its app is not installed, or some schedules were not taken",
+    )
+    taking.add_argument("source", choices=sorted(SOURCES), help="Its app is still installed.")
+    taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
 
 
 def handle(write: Write, *, verb: str, **flags: Any) -> None:

@@ -113,7 +113,8 @@ def add_stats(actions: Any) -> None:
         const=WATCH_SECONDS,
         type=partial(whole_number, most=MAX_WATCH_SECONDS),
         metavar="SECONDS",
-        help=f"Draw it anew so often (default: {WATCH_SECONDS}) until Ctrl-C.",
+        help=f"Draw it anew every 1 to {MAX_WATCH_SECONDS} s (default: {WATCH_SECONDS}), until "
+        "Ctrl-C.",
     )
 
 

@@ -43,8 +43,8 @@ DESCRIPTION = f"""
 Prints a line for each job that ends, until Ctrl-C; first those of --since, or the last {FIRST} of
 ten minutes. Where more than {MOST} of a status end in a second the newest are printed, and it is
 said that there are more. No line has an end that is committed {LOOK_BACK.seconds} seconds late or
-behind {MOST} others of its status,
-nor an attempt after which its job is retried: that has one in the log of `runjobs`.
+behind {MOST} others of its status, nor an attempt after which its job is retried: that has one in
+the log of `runjobs`.
 """
 EPILOG = """
 examples:

@@ -23,6 +23,7 @@ from django_pgjobs.management.arguments import (
     LIST,
     add_action,
     add_verbs,
+    examples,
     span,
     whole_number,
 )
@@ -81,12 +82,26 @@ def add_tokens(actions: Any) -> None:
         epilog=EPILOG,
     )
     _add_scope(create)
-    revoke = add_action(verbs, "revoke", help="End tokens.")
+    rotate = _add_rotate(verbs)
+    for each in (create, rotate):
+        each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
+    revoke = add_action(
+        verbs,
+        "revoke",
+        help="End tokens.",
+        epilog=examples("tokens revoke 3", "tokens revoke 3 4"),
+        fails="one of them has ended or does not exist",
+    )
     revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id", help="As list prints.")
+
+
+def _add_rotate(verbs: Any) -> Any:
     rotate = add_action(
         verbs,
         "rotate",
         help="Replace a token: print the secret of a new one, and let the old one expire.",
+        epilog=examples("tokens rotate 3 --keep 2h > node-1.token"),
+        fails="it has ended or does not exist",
     )
     rotate.add_argument("id", type=whole_number, help="As list prints it.")
     rotate.add_argument(
@@ -96,8 +111,7 @@ def add_tokens(actions: Any) -> None:
         metavar="2h",
         help="How long the old one stays valid: s m h d (default: 1d).",
     )
-    for each in (create, rotate):
-        each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
+    return rotate
 
 
 def _add_scope(create: Any) -> None:

@@ -13,6 +13,7 @@ from django_pgjobs.management.arguments import (
     LIST,
     add_action,
     add_verbs,
+    examples,
     some_text,
     worker_name,
 )
@@ -85,8 +86,13 @@ def add_workers(actions: Any) -> None:
     )
     verbs = add_verbs(parser, JSON, help="Show the workers, as without a verb.")
     for name, (does, *_) in VERBS.items():
-        example = f"\nexample:\n  manage.py jobs workers {name} 17\n"
-        verb = add_action(verbs, name, help=does, epilog=example)
+        verb = add_action(
+            verbs,
+            name,
+            help=does,
+            epilog=examples(f"workers {name} 17", f"workers {name} {ALL}"),
+            fails="one of those named was not in a state for it",
+        )
         verb.add_argument(
             "workers",
             type=worker_id,

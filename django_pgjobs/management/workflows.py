@@ -8,7 +8,16 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management.arguments import JSON, LIST, add_action, add_verbs, count, job_id
+from django_pgjobs.management.arguments import (
+    JSON,
+    LIST,
+    MAX_ROWS,
+    add_action,
+    add_verbs,
+    count,
+    examples,
+    job_id,
+)
 from django_pgjobs.management.one_workflow import COUNTS, counts_of, find_batch, show_workflow
 from django_pgjobs.management.printing import (
     Write,
@@ -47,9 +56,6 @@ OF_SHOW = """
 Prints the batches of a workflow, each with the numbers of its own jobs; what it waits for; its
 newest failed jobs; and who or what cancelled it, when and why, as far as that is known: the admin
 writes down what people do there, and only there. The state of a batch tells of all below it, too.
-
-example:
-  manage.py jobs workflows show 17
 """
 OF_RETRY = """
 Requeues the failed jobs of a batch and of all below it, in one transaction. What follows them runs
@@ -63,10 +69,26 @@ OF_CANCEL = """
 Cancels a batch and all below it: jobs that wait end as cancelled, those that run are asked to end.
 Workers go on with that, 1,000 jobs at a time. To take it back: retry --cancelled.
 """
+# Verb -> what it does, its description, and what else may keep it.
+VERBS = {
+    "show": ("Print a workflow, what it waits for, and what failed.", OF_SHOW, ""),
+    "retry": (
+        "Run the failed part of a workflow again.",
+        OF_RETRY,
+        ", no job of it failed, or one above it was cancelled",
+    ),
+    "cancel": ("Cancel a workflow.", OF_CANCEL, ", or it is complete or was cancelled before"),
+    "seal": ("Say that no more jobs come to a batch.", OF_SEAL, ", or it is not open"),
+}
 # Those of the list, beside --json.
 FLAGS: dict[str, dict[str, Any]] = {
     "--unfinished": {"action": "store_true", "help": "Only those that are not complete."},
-    "--limit": {"type": count, "default": 20, "metavar": "N", "help": "Default: 20."},
+    "--limit": {
+        "type": count,
+        "default": 20,
+        "metavar": "N",
+        "help": f"At most so many, 1 to {MAX_ROWS} (default: 20).",
+    },
 }
 
 
@@ -80,13 +102,15 @@ def add_workflows(actions: Any) -> None:
         epilog=EPILOG,
     )
     verbs = add_verbs(parser, FLAGS | JSON, help="List workflows, as without a verb.")
-    for name, does, description in (
-        ("show", "Print a workflow, what it waits for, and what failed.", OF_SHOW),
-        ("retry", "Run the failed part of a workflow again.", OF_RETRY),
-        ("cancel", "Cancel a workflow.", OF_CANCEL),
-        ("seal", "Say that no more jobs come to a batch.", OF_SEAL),
-    ):
-        verb = add_action(verbs, name, help=does, description=description)
+    for name, (does, description, fails) in VERBS.items():
+        verb = add_action(
+            verbs,
+            name,
+            help=does,
+            description=description,
+            epilog=examples(f"workflows {name} 17"),
+            fails=f"there is no such batch{fails}",
+        )
         verb.add_argument("id", type=job_id, help="The id of a workflow, or of a batch below it.")
         if name == "show":
             # Left out it leaves what was given before the verb.

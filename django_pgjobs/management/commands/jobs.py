@@ -38,7 +38,7 @@ from django_pgjobs.management import (
     workers,
     workflows,
 )
-from django_pgjobs.management.arguments import ActionParser, add_action
+from django_pgjobs.management.arguments import ActionParser, add_action, examples
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import while_somebody_reads
 from django_pgjobs.management.starting import look_at_server, takes_no_writes
@@ -86,11 +86,18 @@ Each action has a --help of its own.
 
 Exit status:
   0    done; pause and resume also if it was so before
-  1    some job, task, worker or limit does not exist or was not changed; the settings are wrong;
-       the output cannot be written; with --fail: a job looks stuck, or something is wrong
+  1    what is named does not exist, or some of it was not changed; the settings are wrong; the
+       output cannot be written; the database does not answer in time; with --fail: a job looks
+       stuck, or something is wrong
   2    wrong use
   3    the database cannot be reached, takes no writes or is not migrated
   130  Ctrl-C, also of stats --watch and tail
+"""
+
+OF_GRANTS = """
+Prints GRANT statements for the tables, sequences and functions that are there now, and changes
+nothing. Run them as the owner of the tables, and again after a migration. What jobs and pages use
+of your own tables is not in them.
 """
 
 
@@ -138,9 +145,12 @@ class Command(BaseCommand):
             actions,
             "grants",
             help="Print the SQL that gives database roles the rights they need.",
-            description="Prints GRANT statements for the tables, sequences and functions that are"
-            " there now, and changes nothing. Run them as the owner of the tables, and again after"
-            " a migration. What jobs and pages use of your own tables is not in them.",
+            description=OF_GRANTS,
+            epilog=examples(
+                "grants --worker shop_worker --web shop_web | psql shop",
+                "grants --web shop_web --web shop_reports > web.sql",
+            ),
+            fails="the tables are not there",
         )
         grants.add_argument(
             "--worker",
@@ -156,7 +166,8 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="ROLE",
-            help="A role that enqueues and changes jobs, pauses, and serves the admin.",
+            help="A role that enqueues and changes jobs, pauses, and serves the admin. May be "
+            "given several times.",
         )
 
     def run_from_argv(self, argv: list[str]) -> None:

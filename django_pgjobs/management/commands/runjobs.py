@@ -51,6 +51,13 @@ VALUE_FLAGS = (
 )
 
 EPILOG = """
+examples:
+  manage.py runjobs
+  manage.py runjobs -q mail,billing:4 -c 8
+  manage.py runjobs --processes 4 --max-memory 500
+  manage.py runjobs --drain
+  manage.py runjobs --check
+
 Signals: TERM or INT stops taking jobs, finishes the running ones within the shutdown timeout
 and gives the rest back; a second one gives everything back at once. USR1 stops taking jobs and
 stays; USR2 prints the stacks of all threads; HUP replaces the child processes.

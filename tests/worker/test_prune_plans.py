@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgjobs.queries import batch_care, dependencies, expiry, jobs, schedules
+from django_pgjobs.queries import batch_care, dependencies, expiry, jobs, schedules, statistics
 from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.jobs import OldJobs
-from tests.factories import make_jobs
+from tests.factories import make_batch, make_jobs
 from tests.planner import KNOWN, forget, plan_like_a_worker, rows_read
 from tests.worker.test_settle_plans import FILLS, delete_trees, prune
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 OTHERS = 20_000
 TABLES = (
     "pgjobs_batch", "pgjobs_dependency", "pgjobs_job_live", "pgjobs_job_finished",
-    "pgjobs_occurrence",
+    "pgjobs_occurrence", "pgjobs_statistic", "pgjobs_statistic_sum",
 )  # fmt: skip
 FILL = {
     "pgjobs_batch": FILLS["pgjobs_batch"],
@@ -33,6 +33,16 @@ FILL = {
     "pgjobs_job_live": """
         INSERT INTO pgjobs_job (task_path, expires_at)
         SELECT 'shop.tasks.send', now() + n * interval '1 day' FROM generate_series(1, %s) AS n
+    """,
+    "pgjobs_statistic": """
+        INSERT INTO pgjobs_statistic (begins_at, period, queue_name, task_path)
+        SELECT now() - n * interval '1 second', 'minute', 'mail', 'shop.tasks.send'
+        FROM generate_series(1, %s) AS n
+    """,
+    "pgjobs_statistic_sum": """
+        INSERT INTO pgjobs_statistic_sum (begins_at, period, queue_name)
+        SELECT now() - n * interval '1 second', 'minute', 'mail'
+        FROM generate_series(1, %s) AS n
     """,
     "pgjobs_occurrence": """
         INSERT INTO pgjobs_occurrence (schedule, scheduled_for, outcome)
@@ -52,6 +62,13 @@ WITH jobs AS (
 ), waiting AS (
     INSERT INTO pgjobs_job (task_path, expires_at)
     SELECT 'shop.tasks.send', now() - interval '1 year' FROM generate_series(1, 300)
+), statistics AS (
+    INSERT INTO pgjobs_statistic (begins_at, period, queue_name, task_path)
+    SELECT now() - interval '1 year', 'minute', 'mail', 'shop.tasks.send'
+    FROM generate_series(1, 300)
+), sums AS (
+    INSERT INTO pgjobs_statistic_sum (begins_at, period, queue_name)
+    SELECT now() - n * interval '1 year', 'minute', 'mail' FROM generate_series(1, 20) AS n
 ), edges AS (
     INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
     SELECT 1, n, 'cancel' FROM generate_series(1, 300) AS n
@@ -83,6 +100,20 @@ def list_trees() -> Callable[[Any], object]:
     return lambda cursor: batch_care.count_due_trees(cursor, kept, max_trees=100)
 
 
+def recount() -> Callable[[Any], object]:
+    opened = make_batch(sealed_at=None)
+
+    def recount_open(cursor: Any) -> None:
+        assert (opened, False) in batch_care.list_open(cursor, behind=0, max_batches=100)
+        batch_care.recount(cursor, [opened])
+
+    return recount_open
+
+
+def prune_statistics() -> Callable[[Any], object]:
+    return lambda cursor: statistics.prune_statistics(cursor, retention=86_400.0)
+
+
 def prune_occurrences() -> Callable[[Any], object]:
     return lambda cursor: schedules.prune_occurrences(cursor, retention=3600.0, max_occurrences=100)
 
@@ -96,7 +127,7 @@ def sweep() -> Callable[[Any], object]:
 # `Batch.delete` does the last one, and where the planner is free the others are to do as well.
 FREE = (prune, prune_after_a_page, count, delete_trees)
 STEPS = {
-    True: (*FREE, expire, list_trees, prune_occurrences, sweep),
+    True: (*FREE, expire, list_trees, recount, prune_occurrences, prune_statistics, sweep),
     False: FREE,
 }
 
@@ -144,7 +175,7 @@ def test_no_rows_of_others_are_read(before: Callable[[Any], None], is_analyzed: 
 def clear(cursor: Any) -> None:
     """Give the tables files of their own, in which nothing is."""
     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    cursor.execute(f"TRUNCATE pgjobs_job, {', '.join(TABLES[:2])}, pgjobs_occurrence")
+    cursor.execute(f"TRUNCATE pgjobs_job, {', '.join(TABLES[:2])}, {', '.join(TABLES[4:])}")
 
 
 def rows_of_each(cursor: Any, prepare: Callable[[], Callable[[Any], object]]) -> dict[str, int]:

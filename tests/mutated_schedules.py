@@ -46,7 +46,7 @@ SCHEDULES = (
     (
         "occurrence that was skipped long ahead",
         "django_pgjobs/sql/prune_occurrences.sql",
-        "AND old.scheduled_for\n",
+        "AND GREATEST(old.created_at, old.scheduled_for)\n",
         "AND old.created_at\n",
         FIRING,
     ),

@@ -10,11 +10,12 @@ WHERE occurrence.id = ANY (
         SELECT old.id
         FROM pgjobs_occurrence AS old
         WHERE
-            -- A subquery hides the value from statistics of other rows, all of them old.
+            -- A subquery hides the value from statistics of other rows, all of them old. The
+            -- greater of both: of the other one the planner might read all of an index.
             old.created_at < (SELECT
                 statement_timestamp() - make_interval(secs => %(retention)s::double precision)
             )
-            AND old.scheduled_for
+            AND GREATEST(old.created_at, old.scheduled_for)
             < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
         ORDER BY old.created_at
         LIMIT %(max_occurrences)s::integer

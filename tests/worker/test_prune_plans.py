@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -149,10 +150,13 @@ def of_old(cursor: Any) -> None:
 
 @pytest.mark.parametrize("before", [never, analyze, of_old])
 @pytest.mark.parametrize("is_analyzed", [False, True], ids=["", "analyzed"])
-def test_no_rows_of_others_are_read(before: Callable[[Any], None], is_analyzed: bool) -> None:
+def test_no_rows_of_others_are_read(
+    before: Callable[[Any], None], is_analyzed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """*before*: what the statistics are of that are there when the tables are filled."""
     read = {}
     with connection.cursor() as cursor:
+        monkeypatch.setattr(connection.connection, "prepare_threshold", 0)
         clear(cursor)
         before(cursor)
         clear(cursor)
@@ -164,10 +168,9 @@ def test_no_rows_of_others_are_read(before: Callable[[Any], None], is_analyzed: 
             point = connection.savepoint()
             if known:
                 forget(cursor, known, TABLES)
-            if by_worker:
-                plan_like_a_worker(cursor)
+            asks = like_a_worker(cursor) if by_worker else cursor
             for step in STEPS[by_worker]:
-                read[known, by_worker, step.__name__] = rows_of_each(cursor, step)
+                read[known, by_worker, step.__name__] = rows_of_each(cursor, asks, step)
             connection.savepoint_rollback(point)
     assert {case: many for case, many in read.items() if many} == {}
 
@@ -178,12 +181,22 @@ def clear(cursor: Any) -> None:
     cursor.execute(f"TRUNCATE pgjobs_job, {', '.join(TABLES[:2])}, {', '.join(TABLES[4:])}")
 
 
-def rows_of_each(cursor: Any, prepare: Callable[[], Callable[[Any], object]]) -> dict[str, int]:
-    """Return of which tables what was prepared reads many rows."""
+def like_a_worker(cursor: Any) -> Any:
+    """Return a cursor that plans as those of a worker: prepared statements, for any values."""
+    plan_like_a_worker(cursor)
+    cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    cursor.execute("DEALLOCATE ALL")
+    return psycopg.Cursor(connection.connection)
+
+
+def rows_of_each(
+    cursor: Any, asks: Any, prepare: Callable[[], Callable[[Any], object]]
+) -> dict[str, int]:
+    """Return of which tables what was prepared reads many rows; *asks* is who does it."""
     point = connection.savepoint()
     run = prepare()
     rows = {table: rows_read(cursor, table) for table in TABLES}
-    run(cursor)
+    run(asks)
     read = {table: rows_read(cursor, table) - rows[table] for table in TABLES}
     connection.savepoint_rollback(point)
     return {table: many for table, many in read.items() if many > 1000}

@@ -30,12 +30,12 @@ NIGHTLY = {"cron": "0 3 * * *"}
 DAY = datetime(2030, 1, 1, tzinfo=UTC)
 CRON_REASONS = {
     "often": "es sind mehr Felder oder weniger",
-    "99 * * * *": "die Minute kann nicht sein",
-    "* 99 * * *": "die Stunde kann nicht sein",
-    "* * 99 * *": "der Tag des Monats kann nicht sein",
-    "* * * 99 *": "der Monat kann nicht sein",
-    "* * * * 99": "der Wochentag kann nicht sein",
-    "99 * * * * *": "die Sekunde kann nicht sein",
+    "99 * * * *": "diese Minute gibt es nicht",
+    "* 99 * * *": "diese Stunde gibt es nicht",
+    "* * 99 * *": "diesen Tag des Monats gibt es nicht",
+    "* * * 99 *": "diesen Monat gibt es nicht",
+    "* * * * 99": "diesen Wochentag gibt es nicht",
+    "99 * * * * *": "diese Sekunde gibt es nicht",
 }
 JSON_REASONS = {
     "[1,": "ein Wert fehlt",

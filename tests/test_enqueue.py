@@ -95,6 +95,26 @@ def test_each_parameter_of_an_insert_has_a_column() -> None:
         assert column == others.get(name, name)
 
 
+class AnyCase(str):
+    """A text that equals those which differ in the case of their letters only."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def test_a_text_that_says_to_equal_the_default_is_stored_as_it_is() -> None:
+    to_queue = tasks.add.using(queue_name=AnyCase("DEFAULT"))
+    [bulk_id] = to_queue.enqueue_many([(1, 2)])
+    names = [get_job(job_id).queue_name for job_id in (to_queue.enqueue(1, 2).id, bulk_id)]
+    assert names == ["DEFAULT", "DEFAULT"]
+
+
 def test_the_declared_options_are_stored() -> None:
     job = get_job(declared.enqueue(a=1).id)
     assert (job.args, job.kwargs, job.backend) == ([], {"a": 1}, "default")

@@ -19,7 +19,7 @@ from django.core.signals import setting_changed
 
 from django_pgjobs.values.bounds import COUNT, MAX_LIMIT_NAME_BYTES, is_count
 from django_pgjobs.values.hosts import HOST
-from django_pgjobs.values.payload import is_storable, shorten
+from django_pgjobs.values.payload import is_storable, quoted, shorten
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
 OWN_QUEUE = "pgjobs"
@@ -228,24 +228,25 @@ class WrongSetting(NamedTuple):
 def find_problems(value: object) -> list[WrongSetting]:
     """Return everything wrong with *value* as the setting PGJOBS."""
     if not isinstance(value, Mapping):
-        fact = f"expected PGJOBS to be a dict, got {value!r}."
+        fact = f"expected PGJOBS to be a dict, got {quoted(value)}."
         return [WrongSetting("PGJOBS", fact, "Write PGJOBS = {...}.")]
     problems = []
     for key, given in value.items():
         rule = _RULES.get(key)
         if rule is None:
-            near = difflib.get_close_matches(str(key).upper(), _RULES, n=1, cutoff=0.4)
+            about = key if isinstance(key, str) else quoted(key)
+            near = difflib.get_close_matches(about.upper(), _RULES, n=1, cutoff=0.4)
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
-            problems.append(WrongSetting(str(key), f"unknown key {key!r} in PGJOBS.", hint))
+            problems.append(WrongSetting(about, f"unknown key {quoted(key)} in PGJOBS.", hint))
         elif not accepts(rule, given):
-            got = "something else" if key in SECRETS else repr(given)
+            got = "something else" if key in SECRETS else quoted(given)
             fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {got}."
             problems.append(WrongSetting(key, fact, "See docs/settings.md."))
         elif key == "RATE_LIMITS":
             problems += [
                 WrongSetting(
-                    f"{key}[{name!r}]",
-                    f"PGJOBS[{key!r}][{name!r}]: {fact}.",
+                    f"{key}[{quoted(name)}]",
+                    f"PGJOBS[{key!r}][{quoted(name)}]: {fact}.",
                     "See docs/rate-limits.md.",
                 )
                 for name, limit in given.items()
@@ -278,26 +279,26 @@ def _find_expression_problems(expression: object) -> Iterator[str]:
         except (re.error, ValueError, OverflowError) as error:
             reason = str(error)
     if reason:
-        yield f"{shorten(repr(expression))}, which is no regular expression: {reason}"
+        yield f"{shorten(quoted(expression))}, which is no regular expression: {reason}"
 
 
 def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
     size = len(name.encode(errors="replace")) if isinstance(name, str) else 0
     if not isinstance(name, str) or not 1 <= size <= MAX_LIMIT_NAME_BYTES:
-        yield f"expected a name of 1 to {MAX_LIMIT_NAME_BYTES} bytes, got {name!r}"
+        yield f"expected a name of 1 to {MAX_LIMIT_NAME_BYTES} bytes, got {quoted(name)}"
     elif "\n" in name or not is_storable(name):
-        yield f"expected a name of one line without NUL or lone surrogates, got {name!r}"
+        yield f"expected a name of one line without NUL or lone surrogates, got {quoted(name)}"
     if not isinstance(limit, Mapping) or not {"count", "period"} <= limit.keys():
-        yield f"{_LIMIT_KEYS}, got {limit!r}"
+        yield f"{_LIMIT_KEYS}, got {quoted(limit)}"
         return
     has_good_values = True
     for key, value in limit.items():
         rule = _LIMIT_RULES.get(key)
         if rule is None:
-            yield f"{_LIMIT_KEYS}, got the key {key!r}"
+            yield f"{_LIMIT_KEYS}, got the key {quoted(key)}"
         elif not accepts(rule, value):
             has_good_values = False
-            yield f"expected {key} to be {rule.expected}, got {value!r}"
+            yield f"expected {key} to be {rule.expected}, got {quoted(value)}"
     if not has_good_values or limit.get("burst") is None:
         return
     count, burst = limit["count"], limit["burst"]

@@ -21,12 +21,9 @@ from django_pgjobs.models import Mute
 from django_pgjobs.queries.database import job_database, rows_of
 from django_pgjobs.values.moments import aware, now_aware
 from django_pgjobs.values.payload import is_storable
-from django_pgjobs.warnings.notices import KINDS, OTHERS
+from django_pgjobs.warnings.notices import KINDS, MAX_MUTED_BYTES, MAX_SUBJECT, OTHERS
 
 MAX_REASON = 200
-MAX_SUBJECT = 1_000
-# The index of the table takes no more; a key of a rate limit, the longest subject, has 1,024.
-MAX_MUTED_BYTES = 2_000
 SPANS = (
     ("3600", gettext_lazy("1 hour")),
     ("86400", gettext_lazy("1 day")),

@@ -88,6 +88,25 @@ def test_the_mute_of_one_module_that_cannot_be_imported_leaves_the_others(
     assert about.findall(run("doctor")) == said[1:]
 
 
+def test_whatever_is_wrong_in_the_settings_is_told_and_can_be_muted(
+    run: Any, settings: Any
+) -> None:
+    """A number of too many digits has no repr, a lone surrogate is no UTF-8; names may be long."""
+    settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W005"]
+    names = "x" * 1_500
+    odd: list[Any] = ["\ud800", "a\nb", "a\0b", 10**5_000, names + "a", names + "b"]
+    settings.PGJOBS = {**dict.fromkeys(odd), "PROCESSES": 10**5_000}
+    subjects = set()
+    while (told := json.loads(run("doctor", "--json")))[0]["muted_until"] is None:
+        subjects.add(told[0]["subject"])
+        [line] = (each for each in run("doctor").splitlines() if told[0]["text"] in each)
+        assert line.startswith("WARNING ")
+        said = shlex.split(re.findall(r"\[(broken .*)\]$", line)[0])
+        assert said == ["broken", told[0]["subject"]]
+        run("mute", *said, "--for", "1h", "--reason", "known")
+    assert len(subjects) == 7
+
+
 def test_a_mute_of_what_is_not_wrong_now_is_told(
     run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_pgjobs.conf import ATTEMPTS, WrongSetting, accepts
 from django_pgjobs.values.bounds import MAX_ALIAS_BYTES, MAX_QUEUE_NAME_BYTES
-from django_pgjobs.values.payload import fits_column
+from django_pgjobs.values.payload import fits_column, quoted
 
 KEYS = ("BACKEND", "QUEUES", "OPTIONS")
 OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": ATTEMPTS}
@@ -28,31 +28,32 @@ def find_backend_problems(
         yield WrongSetting(place, fact, "Give it another name.")
     for key in params:
         if key not in KEYS:
-            fact = f"unknown key {key!r} in {place}."
-            yield WrongSetting(f"{place}[{key!r}]", fact, _hint(key, KEYS))
+            fact = f"unknown key {quoted(key)} in {place}."
+            yield WrongSetting(f"{place}[{quoted(key)}]", fact, _hint(key, KEYS))
     queues = params.get("QUEUES", [])
     if not isinstance(queues, list | tuple | set | frozenset) or not all(
         fits_column(name, MAX_QUEUE_NAME_BYTES) for name in queues
     ):
         names = f"a list of names of 1 to {MAX_QUEUE_NAME_BYTES} bytes"
-        fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
+        fact = f"expected {place}['QUEUES'] to be {names}, got {quoted(queues)}."
         yield WrongSetting(f"{place}['QUEUES']", fact, "Write [] to allow any name.")
     options, place = params.get("OPTIONS", {}), f"{place}['OPTIONS']"
     if not isinstance(options, Mapping):
-        fact = f"expected {place} to be a dict, got {options!r}."
+        fact = f"expected {place} to be a dict, got {quoted(options)}."
         yield WrongSetting(place, fact, "See docs/settings.md.")
         return
     for key, value in options.items():
-        rule, about = OPTION_RULES.get(key), f"{place}[{key!r}]"
+        rule, about = OPTION_RULES.get(key), f"{place}[{quoted(key)}]"
         if key not in known_options:
-            yield WrongSetting(about, f"unknown key {key!r} in {place}.", _hint(key, known_options))
+            fact = f"unknown key {quoted(key)} in {place}."
+            yield WrongSetting(about, fact, _hint(key, known_options))
         elif rule is not None and not accepts(rule, value):
-            fact = f"expected {about} to be {rule.expected}, got {value!r}."
+            fact = f"expected {about} to be {rule.expected}, got {quoted(value)}."
             yield WrongSetting(about, fact, "See docs/settings.md.")
 
 
 def _hint(key: object, known: Collection[str]) -> str:
     """Return what to do about an unknown key: what is near, and what is known."""
-    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(quoted(key).strip("'"), known, n=1, cutoff=0.4)
     known_keys = ", ".join(sorted(known))
     return f"Did you mean {near[0]}? Known: {known_keys}." if near else f"Known: {known_keys}."

@@ -118,6 +118,14 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
+def quoted(value: object) -> str:
+    """Return the repr of *value*, or why it has none: a number may have too many digits."""
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}: {error}>"
+
+
 def _refuse_characters(value: object, name: str) -> None:
     for path, item, _ in walk(value, name):
         if isinstance(item, bytes):

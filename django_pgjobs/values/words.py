@@ -5,7 +5,8 @@ The sentences are English.
 
 from __future__ import annotations
 
-# Characters that would begin a new line, control a terminal, or reverse the order of a line.
+# Characters that would begin a new line, control a terminal, or reverse the order of a line, and
+# lone surrogates, which cannot be written at all.
 CONTROL = {
     code: f"\\x{code:02x}"
     for code in (
@@ -13,6 +14,7 @@ CONTROL = {
         *range(127, 160),
         *range(0x2028, 0x202F),
         *range(0x2066, 0x206A),
+        *range(0xD800, 0xE000),
     )
 }
 # For texts of more lines, such as tracebacks.

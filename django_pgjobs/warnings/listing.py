@@ -17,11 +17,19 @@ from django_pgjobs.checks import (
 )
 from django_pgjobs.control.pause_words import pause_in_words
 from django_pgjobs.control.stuck import Stuck
+from django_pgjobs.declaring.keys import digest_of
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation, StandingBatch, TroubledSchedule
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, FailingTask, HeldJobs
-from django_pgjobs.warnings.notices import HARM, MAX_NAMED, Notice
+from django_pgjobs.values.words import CONTROL
+from django_pgjobs.warnings.notices import (
+    HARM,
+    MAX_MUTED_BYTES,
+    MAX_NAMED,
+    MAX_SUBJECT,
+    Notice,
+)
 from django_pgjobs.warnings.of_queues import (
     Why,
     growing_queues,
@@ -42,6 +50,8 @@ from django_pgjobs.warnings.situation import Situation
 # Keys of a rate limit that are spelled out, and versions.
 MAX_KEYS = 3
 MAX_VERSIONS = 5
+# Characters that are kept of what is too long to be muted.
+SHOWN_OF_LONG = 200
 
 
 def list_warnings(
@@ -90,9 +100,16 @@ def _failed_checks(problems: Iterable[CheckMessage]) -> Iterator[Notice]:
         if not message.is_silenced():
             text = f"{message.msg.rstrip('.')}. {message.hint or ''}".strip()
             kind = "broken" if message.is_serious(ERROR) else "settings"
-            # A mute of one wrong limit, task or setting hides no other one.
-            about = f" {message.obj}" if message.obj else ""
-            yield Notice(kind, text, f"{message.id}{about}")
+            yield Notice(kind, text, _subject_of(message))
+
+
+def _subject_of(message: CheckMessage) -> str:
+    """Return a line that can be muted: of one wrong limit, task or setting, and of no other one."""
+    about = f" {message.obj}" if message.obj else ""
+    whole = f"{message.id}{about}".translate(CONTROL)
+    if len(whole) <= MAX_SUBJECT and len(whole.encode()) <= MAX_MUTED_BYTES:
+        return whole
+    return f"{whole[:SHOWN_OF_LONG]}... {digest_of(whole)}"
 
 
 def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:

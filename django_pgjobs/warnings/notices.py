@@ -38,6 +38,10 @@ KINDS = {
 HARM = tuple(KINDS)
 # Warnings of one kind that are spelled out.
 MAX_NAMED = 5
+# The longest subject that can be muted.
+MAX_SUBJECT = 1_000
+# The index of the table takes no more; a key of a rate limit, the longest name, has 1,024.
+MAX_MUTED_BYTES = 2_000
 # The subject of a warning about those that are not.
 OTHERS = "(others)"
 # What is said of the others of a kind; of all other kinds it is queues.

@@ -11,10 +11,10 @@ from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.mutes import MAX_SUBJECT, MuteForm, mute, unmute
+from django_pgjobs.mutes import MuteForm, mute, unmute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.warnings.notices import KINDS
+from django_pgjobs.warnings.notices import KINDS, MAX_SUBJECT
 
 
 def mute_view(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.declaring.registry import find_function
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_function, said_of
 from django_pgjobs.models import Batch, BulkChange, Job
 from django_pgjobs.models.batch_states import of_batches
 
@@ -150,5 +150,10 @@ def _ask(user: Any, verb: Verb, jobs: QuerySet[Job] | None) -> QuerySet[Job] | b
     path = get_conf().ADMIN_PERMISSION
     if path is None:
         return True
-    answer: QuerySet[Job] | bool = find_function(path)(user, verb.value, jobs)
+    try:
+        narrowed_by = find_function(path)
+    except IMPORT_ERRORS as error:
+        said = f"PGJOBS['ADMIN_PERMISSION'] names {path!r}: {said_of(error)}"
+        raise ImproperlyConfigured(said) from error
+    answer: QuerySet[Job] | bool = narrowed_by(user, verb.value, jobs)
     return answer

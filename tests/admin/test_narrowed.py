@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
@@ -32,6 +33,13 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two_tenants")]
 def own_to_operate(user: Any, permission: str, jobs: Any) -> Any:
     """Let people see everything, and act on the queue "own"."""
     return True if jobs is None or "view" in permission else jobs.filter(queue_name="own")
+
+
+@pytest.mark.parametrize("path", ["nowhere.jobs_of", "tests.urls.jobs_of"])
+def test_a_hook_that_is_not_there_is_named(admin_client: Client, settings: Any, path: str) -> None:
+    settings.PGJOBS = {"ADMIN_PERMISSION": path}
+    with pytest.raises(ImproperlyConfigured, match=rf"^PGJOBS\['ADMIN_PERMISSION'\] .*{path}"):
+        admin_client.get(reverse("admin:index"))
 
 
 def test_of_bulk_changes_one_sees_one_s_own(person_client: Client, person: User) -> None:

@@ -142,19 +142,19 @@ def test_what_the_project_says_of_hosts_is_kept() -> None:
 def test_own_sessions_outlive_a_timeout_for_idle_ones(
     start_thread: Start, for_database: Callable[[str, str], None]
 ) -> None:
-    for_database("idle_session_timeout", "300ms")
+    # On a busy machine a worker that starts leaves one of Django's sessions idle for a moment.
+    for_database("idle_session_timeout", "1s")
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     # That of the lease it does not keep.
-    kept = {"pgjobs pump", "pgjobs upkeep"}
-    wait_until(lambda: {name for name, _ in processes_of_worker()} == kept)
-    before = processes_of_worker()
+    kept = wait_until(processes_that_are_kept)
     # The pump may have done something later than the first of them was opened.
     for _ in range(2):
         idle = connect()
         with contextlib.closing(idle), pytest.raises(psycopg.OperationalError):
             list(idle.notifies(timeout=15))
-    assert processes_of_worker() == before
+    # The lease may have one at any time.
+    assert kept <= processes_of_worker()
 
 
 def test_own_sessions_outlive_a_timeout_for_statements_and_transactions(
@@ -188,6 +188,12 @@ def sessions_that_park() -> list[int]:
                 " AND application_name = 'pgjobs upkeep' AND wait_event = 'advisory'"
             )
         ]
+
+
+def processes_that_are_kept() -> set[tuple[str, int]]:
+    """Return those of pump and upkeep if there are no others; else nothing."""
+    found = processes_of_worker()
+    return found if {name for name, _ in found} == {"pgjobs pump", "pgjobs upkeep"} else set()
 
 
 def processes_of_worker() -> set[tuple[str, int]]:

@@ -166,6 +166,13 @@ INPUTS = (
         ("tests/test_enqueue.py",),
     ),
     (
+        "text that says to equal a default",
+        "django_pgjobs/queries/enqueue.py",
+        "type(value) is type(empty) and value == empty",
+        "value == empty",
+        ("tests/test_enqueue.py",),
+    ),
+    (
         "column of a delay",
         "django_pgjobs/queries/enqueue.py",
         "set(PLACEHOLDER.findall(value)) & set(given)",

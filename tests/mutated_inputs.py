@@ -168,8 +168,8 @@ INPUTS = (
     (
         "text that says to equal a default",
         "django_pgjobs/queries/enqueue.py",
-        "type(value) is type(empty) and value == empty",
-        "value == empty",
+        "if type(value) is not type(empty := EMPTY.get(name)) or value != empty",
+        "if value != EMPTY.get(name)",
         ("tests/test_enqueue.py",),
     ),
     (

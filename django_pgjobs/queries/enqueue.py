@@ -147,18 +147,17 @@ def insert_job(
     plain job would cost a fifth of the server's time.
     """
     params = {**row, **(start or {}), **line._asdict()}
-    given = tuple(name for name, value in params.items() if not _is_empty(name, value))
+    given = tuple(
+        name
+        for name, value in params.items()
+        # A value of a class of the project's may say to equal more.
+        if type(value) is not type(empty := EMPTY.get(name)) or value != empty
+    )
     # Its times are in UTC: the cursor need not learn to read such as have a zone.
     cursor.execute(_insertion(given, Process.schema), params)
     [(job_id, enqueued_at, run_after)] = cursor.fetchall()
     start_at = None if run_after is None else run_after.replace(tzinfo=UTC)
     return job_id, enqueued_at.replace(tzinfo=UTC), start_at
-
-
-def _is_empty(name: str, value: object) -> bool:
-    """Is *value* what stands there if it is not named? A class of the project's may equal more."""
-    empty = EMPTY.get(name)
-    return type(value) is type(empty) and value == empty
 
 
 @lru_cache(maxsize=256)

@@ -37,10 +37,15 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import KnownJob
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
-from django_pgjobs.values.bounds import MAX_ALIAS_BYTES, MAX_QUEUE_NAME_BYTES, MAX_TASK_PATH_BYTES
+from django_pgjobs.values.bounds import (
+    MAX_ALIAS_BYTES,
+    MAX_BIGINT,
+    MAX_QUEUE_NAME_BYTES,
+    MAX_TASK_PATH_BYTES,
+)
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import parse_job_id
-from django_pgjobs.values.payload import fits_column
+from django_pgjobs.values.payload import fits_column, quoted
 from django_pgjobs.values.twins import has_async_twin
 
 # What the module that was started is called, in its process and in those that it starts: a worker
@@ -159,7 +164,10 @@ class PgJobsBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str | int) -> JobResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
-        job_id = parse_job_id(str(result_id) if type(result_id) is int else result_id)
+        if type(result_id) is int:
+            job_id = result_id if 0 < result_id <= MAX_BIGINT else None
+        else:
+            job_id = parse_job_id(result_id)
         row = lifecycle.get_row(job_id, backend=self.alias) if job_id is not None else None
         if row is None:
             raise TaskResultDoesNotExist(result_id)
@@ -264,5 +272,5 @@ def our_aliases() -> list[str]:
 def _check_text(name: str, text: Any, limit: int) -> None:
     if not fits_column(text, limit):
         raise InvalidTask(
-            f"expected {name} to be text of 1 to {limit} bytes without NUL, got {text!r}."
+            f"expected {name} to be text of 1 to {limit} bytes without NUL, got {quoted(text)}."
         )

@@ -274,6 +274,19 @@ def test_using_checks_what_it_is_given(options: dict[str, Any]) -> None:
         tasks.add.using(**options)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("max_attempts", "timeout", "rate_cost", "correlation_id", "max_losses", "merge"),
+        *("concurrency_limit", "max_wait", "expires", "on_failure", "subject", "after"),
+        *("queue_name", "run_after"),
+    ],
+)
+def test_a_number_of_more_digits_than_python_prints_is_refused_as_any_other(option: str) -> None:
+    with pytest.raises(InvalidTask, match=rf"{option}.*<int: Exceeds the limit"):
+        tasks.add.using(**{option: 10**5_000})
+
+
 @pytest.mark.parametrize("option", ["backoff", "retry_on", "discard_on", "atomic", "remote"])
 def test_using_does_not_take_what_belongs_to_the_declaration(option: str) -> None:
     said = f".using() does not take {option}; declare it with the task: @task({option}=...)."

@@ -14,7 +14,7 @@ from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.values.given import instant_or_delay, remedy_for_number
 from django_pgjobs.values.moments import given_in_words
-from django_pgjobs.values.payload import encode_value
+from django_pgjobs.values.payload import encode_value, quoted
 
 # The arguments of a task that is called on a failure: the id of a job, and its last error.
 TOLD = (1, "error")
@@ -45,7 +45,7 @@ def find_end_problems(task: Any) -> Iterator[str]:
     elif handler is not None and not is_path(handler):
         yield (
             "expected on_failure to be a task, the dotted path of one, or a call such as "
-            f"tell.s(channel='ops'), got {handler!r}."
+            f"tell.s(channel='ops'), got {quoted(handler)}."
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_pgjobs.values.bounds import MAX_CORRELATION_ID_BYTES
-from django_pgjobs.values.payload import fits_column, shorten
+from django_pgjobs.values.payload import fits_column, quoted, shorten
 
 # Bounds, because tags are in filters and on pages of many jobs.
 MAX_TAGS = 64
@@ -19,11 +19,11 @@ def find_label_problems(task: Any) -> Iterator[str]:
     if not fits_column(given, MAX_CORRELATION_ID_BYTES, min_bytes=0):
         yield (
             f"expected correlation_id to be text of at most {MAX_CORRELATION_ID_BYTES} bytes "
-            f"without NUL, got {shorten(repr(given))}."
+            f"without NUL, got {shorten(quoted(given))}."
         )
     tags = task.tags
     if not isinstance(tags, tuple):
-        yield f"expected tags to be a list of strings, got {shorten(repr(tags))}."
+        yield f"expected tags to be a list of strings, got {shorten(quoted(tags))}."
         return
     if len(tags) > MAX_TAGS:
         yield f"expected at most {MAX_TAGS} tags, got {len(tags)}. Larger data goes into metadata."
@@ -31,5 +31,5 @@ def find_label_problems(task: Any) -> Iterator[str]:
         if not fits_column(tag, MAX_TAG_BYTES):
             yield (
                 f"expected tags to be a list of strings of 1 to {MAX_TAG_BYTES} bytes without "
-                f"NUL, got {shorten(repr(tag))}."
+                f"NUL, got {shorten(quoted(tag))}."
             )

@@ -14,7 +14,7 @@ from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.signatures import signature_of
 from django_pgjobs.values.bounds import COUNT, is_count, is_number
 from django_pgjobs.values.given import LONGEST_SPAN
-from django_pgjobs.values.payload import shorten
+from django_pgjobs.values.payload import quoted, shorten
 
 # What other libraries take for a rate: ten a minute.
 RATE = re.compile(r"[0-9]+/[smh]")
@@ -46,7 +46,7 @@ def find_function_problems(function: Any) -> Iterator[str]:
             f"it are {path}.using(...)."
         )
         return
-    said = f"expected a module-level function, got {shorten(repr(function))}."
+    said = f"expected a module-level function, got {shorten(quoted(function))}."
     is_option = not callable(function)
     yield f"{said} Options have names, as in @task(queue_name='mail')." if is_option else said
 
@@ -56,7 +56,7 @@ def find_flag_problems(task: Any) -> Iterator[str]:
     for name in ("takes_context", "atomic", "resets_session", "schedulable", "remote"):
         value = getattr(task, name)
         if not isinstance(value, bool):
-            yield f"expected {name} to be True or False, got {value!r}."
+            yield f"expected {name} to be True or False, got {quoted(value)}."
 
 
 def find_timeout_problems(timeout: object) -> Iterator[str]:
@@ -64,7 +64,7 @@ def find_timeout_problems(timeout: object) -> Iterator[str]:
     if timeout is not None and not is_duration(timeout):
         yield (
             "expected timeout to be a number of seconds or a timedelta, more than 0, up to 1000 "
-            f"years, got {timeout!r}."
+            f"years, got {quoted(timeout)}."
         )
 
 
@@ -84,33 +84,33 @@ def find_control_problems(task: Any) -> Iterator[str]:
                 f"PGJOBS['RATE_LIMITS'] or the admin."
             )
     if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
-        yield f"expected concurrency_limit to be {COUNT}, got {task.concurrency_limit!r}."
+        yield f"expected concurrency_limit to be {COUNT}, got {quoted(task.concurrency_limit)}."
     if not is_count(task.rate_cost):
-        yield f"expected rate_cost to be {COUNT}, got {task.rate_cost!r}."
+        yield f"expected rate_cost to be {COUNT}, got {quoted(task.rate_cost)}."
     for option, words in (
         ("ordering", ORDERINGS),
         ("on_conflict", CONFLICTS),
         ("after_failure", AFTER_FAILURES),
     ):
         if getattr(task, option) not in words:
-            yield f"expected {option} to be one of {words}, got {getattr(task, option)!r}."
+            yield f"expected {option} to be one of {words}, got {quoted(getattr(task, option))}."
     yield from _find_unique_problems(task)
     yield from _find_contradictions(task)
 
 
 def _find_unique_problems(task: Any) -> Iterator[str]:
     if task.unique_until is not None and task.unique_until not in UNTIL:
-        yield f"expected unique_until to be one of {UNTIL}, got {task.unique_until!r}."
+        yield f"expected unique_until to be one of {UNTIL}, got {quoted(task.unique_until)}."
     merge = task.merge
     if merge is not None and not callable(merge) and merge not in MERGES and not is_path(merge):
         yield (
             f"expected merge to be one of {MERGES}, a function or the dotted path of one, got "
-            f"{merge!r}."
+            f"{quoted(merge)}."
         )
     wait = task.max_wait
     seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
     if wait is not None and not is_duration(seconds):
-        yield f"expected max_wait to be more than 0 seconds, up to 1000 years, got {wait!r}."
+        yield f"expected max_wait to be more than 0 seconds, up to 1000 years, got {quoted(wait)}."
 
 
 def _find_contradictions(task: Any) -> Iterator[str]:

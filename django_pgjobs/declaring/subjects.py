@@ -13,7 +13,7 @@ from django.apps import apps
 from django.db.models import Model
 
 from django_pgjobs.values.bounds import MAX_SUBJECT_BYTES
-from django_pgjobs.values.payload import fits_column
+from django_pgjobs.values.payload import fits_column, quoted
 
 
 class Subject(str):
@@ -31,7 +31,7 @@ def subject_of(row: Any) -> Subject:
     if isinstance(row, Subject):
         return row
     if not isinstance(row, Model):
-        raise TypeError(f"expected subject to be a model instance, got {row!r}.")
+        raise TypeError(f"expected subject to be a model instance, got {quoted(row)}.")
     if row.pk is None or row._state.adding:
         raise ValueError(
             f"expected subject to be a saved row, got a {type(row).__name__} that is not saved "

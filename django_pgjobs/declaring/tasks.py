@@ -37,7 +37,7 @@ from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.bounds import COUNT, is_count, is_number
 from django_pgjobs.values.job_ids import job_ids_of
-from django_pgjobs.values.payload import encode_value
+from django_pgjobs.values.payload import encode_value, quoted
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -282,7 +282,7 @@ def _find_problems(task: Task) -> Iterable[str]:
     yield from find_queue_problems(task)
     yield from find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
-        yield f"expected metadata to be a dict, got {task.metadata!r}."
+        yield f"expected metadata to be a dict, got {quoted(task.metadata)}."
     elif task.metadata:
         try:
             encode_value(task.metadata, name="metadata", max_bytes=SERVER_PAYLOAD_BYTES)
@@ -294,11 +294,11 @@ def _find_run_problems(task: Task) -> Iterable[str]:
     for name in ("max_attempts", "max_losses"):
         count = getattr(task, name)
         if count is not None and not is_count(count):
-            yield f"expected {name} to be {COUNT}, got {count!r}."
+            yield f"expected {name} to be {COUNT}, got {quoted(count)}."
     yield from find_end_problems(task)
     yield from find_timeout_problems(task.timeout)
     if not is_number(task.priority):
-        yield f"expected priority to be a whole number, got {task.priority!r}."
+        yield f"expected priority to be a whole number, got {quoted(task.priority)}."
     try:
         check_backoff(task.backoff)
     except (TypeError, ValueError) as error:
@@ -313,7 +313,7 @@ def _find_exception_problems(task: Task) -> Iterable[str]:
     for name in ("retry_on", "discard_on"):
         for item in getattr(task, name):
             if not (isinstance(item, type) and issubclass(item, BaseException)):
-                yield f"expected {name} to list exception classes, got {item!r}."
+                yield f"expected {name} to list exception classes, got {quoted(item)}."
 
 
 @overload

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -11,7 +10,7 @@ from django.utils import timezone
 from django_pgjobs.exceptions import seconds_or_none
 from django_pgjobs.values.bounds import is_number
 from django_pgjobs.values.moments import aware, given_in_words
-from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
+from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc, quoted
 
 # A thousand years: a longer one is a slip.
 LONGEST_SPAN = timedelta(days=366_000)
@@ -27,7 +26,7 @@ def instant_or_delay(
     if moment is None:
         return None, None
     if not isinstance(moment, datetime | timedelta):
-        said = f"expected {name} to be a datetime or a timedelta, got {moment!r}."
+        said = f"expected {name} to be a datetime or a timedelta, got {quoted(moment)}."
         raise TypeError(said + remedy_for_number(moment))
     if isinstance(moment, timedelta):
         if moment > LONGEST_SPAN:
@@ -52,15 +51,15 @@ def given_instant(expected: str, given: object) -> datetime:
     Raise TypeError or ValueError, which begins with *expected*, if it is none.
     """
     if not isinstance(given, datetime):
-        raise TypeError(f"{expected}, a datetime with a time zone, got {given!r}.")
+        raise TypeError(f"{expected}, a datetime with a time zone, got {quoted(given)}.")
     if given.tzinfo is None and settings.USE_TZ:
-        raise ValueError(f"{expected} with a time zone, got {given!r}.")
+        raise ValueError(f"{expected} with a time zone, got {quoted(given)}.")
     return aware(given)
 
 
 def remedy_for_number(given: object) -> str:
     """Return how to write a number of seconds as a length of time, "" for what is none."""
-    if not is_number(given) or not math.isfinite(given):
+    if not (is_number(given) and abs(given) <= LONGEST_SPAN.total_seconds()):
         return ""
     return f" Write timedelta(seconds={given})."
 
@@ -68,5 +67,5 @@ def remedy_for_number(given: object) -> str:
 def flag(value: bool, *, name: str) -> bool:
     """Return *value*, the argument *name*; raise TypeError if it is neither True nor False."""
     if not isinstance(value, bool):
-        raise TypeError(f"expected {name} to be True or False, got {value!r}.")
+        raise TypeError(f"expected {name} to be True or False, got {quoted(value)}.")
     return value

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Model
 
 from django_pgjobs.values.bounds import MAX_BIGINT
-from django_pgjobs.values.payload import shorten
+from django_pgjobs.values.payload import quoted, shorten
 
 JOBS, BATCHES = "pgjobs_job", "pgjobs_batch"
 JOB_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -29,7 +29,7 @@ def job_id_of(job: Any) -> int:
 
 def no_job(given: object, table: str = JOBS) -> ValueError:
     """Return what is raised of something that is no job; *table* is that of a row."""
-    said = f"expected a job, its id or its TaskResult, got {shorten(repr(given))}."
+    said = f"expected a job, its id or its TaskResult, got {shorten(quoted(given))}."
     if table == BATCHES:
         said += " A batch has methods of its own, such as cancel(), retry() and then()."
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):

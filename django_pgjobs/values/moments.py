@@ -14,7 +14,7 @@ from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_pgjobs.values.payload import in_utc
+from django_pgjobs.values.payload import in_utc, quoted
 
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
@@ -85,7 +85,7 @@ def given_in_words(given: object) -> str:
     """Return what somebody gave, for a message: a length of time, an instant, or another value."""
     if isinstance(given, timedelta):
         return exact_duration(given.total_seconds())
-    return str(given) if isinstance(given, datetime) else repr(given)
+    return str(given) if isinstance(given, datetime) else quoted(given)
 
 
 def duration(seconds: float | None) -> str:

@@ -56,6 +56,6 @@ class Token(models.Model):
 
     @staticmethod
     def that_is_valid() -> models.Q:
-        """Return the condition of a token that is good now, as `get_token.sql` has it."""
+        """Return the condition of a token that is good now, as the term `is_valid` has it."""
         in_time = models.Q(expires_at=None) | models.Q(expires_at__gt=Now())
         return models.Q(revoked_at=None) & in_time

@@ -12,8 +12,5 @@ WHERE
     worker.id = %(id)s::bigint AND worker.token_id = %(token_id)s::bigint AND {worker.is_live}
     AND EXISTS (
         SELECT FROM pgjobs_token AS token
-        WHERE
-            token.id = %(token_id)s::bigint
-            AND token.revoked_at IS NULL
-            AND (token.expires_at IS NULL OR token.expires_at > statement_timestamp())
+        WHERE token.id = %(token_id)s::bigint AND {token.is_valid}
     )

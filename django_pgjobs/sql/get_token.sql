@@ -16,5 +16,4 @@ SELECT
 FROM pgjobs_token AS token
 WHERE
     token.digest = %(digest)s::text
-    AND token.revoked_at IS NULL
-    AND (token.expires_at IS NULL OR token.expires_at > statement_timestamp())
+    AND {token.is_valid}

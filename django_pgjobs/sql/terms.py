@@ -271,6 +271,11 @@ asking AS MATERIALIZED (
     "lacks_success": "{it}.failed_predecessors > 0 AND NOT {it}.runs_after_failure",
     # Of a pause: it is in force now.
     "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
+    # Of a token of the HTTP API: it is neither revoked nor past its end.
+    "is_valid": (
+        "{it}.revoked_at IS NULL"
+        " AND ({it}.expires_at IS NULL OR {it}.expires_at > statement_timestamp())"
+    ),
     # Of a pause: it is one of what the statement calls *job*: its queue, its task or its key.
     "is_of_job": (
         "(({it}.kind = 'queue' AND {it}.name = job.queue_name)"

@@ -265,6 +265,20 @@ PUMP = (
         PLACES,
     ),
     (
+        "look after what was found beside the one on watch",
+        f"{WORKER}upkeep/look.py",
+        "!= self._claimed_at and not self._rests():",
+        "!= self._claimed_at:",
+        LOOK_TIMES,
+    ),
+    (
+        "looks of workers that were started together",
+        f"{WORKER}upkeep/look.py",
+        "now + self._gap * random.uniform(LEAST_PART, 1.0)",
+        "now + self._gap",
+        LOOK_TIMES,
+    ),
+    (
         "tokens that others wait for",
         f"{WORKER}upkeep/look.py",
         "for group, seconds in waits if group in listing.groups)",

@@ -16,13 +16,16 @@ from django_pgjobs.worker.upkeep import look
 from django_pgjobs.worker.upkeep.look import Look
 from tests.worker.support import NEVER, make_options
 
+IDLE = {"is_idle": True, "is_releasing": False, "is_settling": False, "claimed": 0}
+
 
 def make_look(outlook: Any, options: Any, **given: Any) -> Look:
     """Make a look that is sent nowhere; its worker is told of each job, unless *given* says no."""
     state = WorkerState(options, "test:1")
     own: Any = None
     pump: Any = mock.Mock(outlook=outlook)
-    usual = {"is_settled": lambda: True, "is_told": lambda: True, "on_drained": mock.Mock()}
+    usual = {"is_settled": lambda: True, "is_told": lambda: True, "rests": lambda: False}
+    usual["on_drained"] = mock.Mock()
     return Look(state, pump, own, Refusals(), **usual | given)
 
 
@@ -94,6 +97,30 @@ def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: boo
     assert is_told or duty.due_at(0.0) <= time.monotonic()
 
 
+def test_what_a_worker_finds_beside_the_one_on_watch_makes_it_look_no_sooner() -> None:
+    """Else each of forty whose poll meets a stream of jobs would take part in it from then on."""
+    outlook = mock.Mock(
+        is_idle=True, is_releasing=False, is_settling=False, claimed_at=-math.inf, waited_at=0.0
+    )
+    duty = make_look(outlook, make_options(poll_interval=NEVER), rests=lambda: True)
+    duty.rest()
+    look_in_vain(duty)
+    at_poll = duty.due_at(0.0)
+    outlook.claimed_at = 1.0
+    assert duty.due_at(0.0) == at_poll
+    place = ("default", "default", None, False, 0, 0, False, 0, 1)
+    assert look_at(duty, [(0, None, [])], [place]) > NEVER / 2
+
+
+def test_workers_that_were_started_together_do_not_look_together_for_ever() -> None:
+    gaps = []
+    for _ in range(50):
+        duty = make_look(mock.Mock(**IDLE), make_options(poll_interval=NEVER))
+        duty.rest()
+        gaps.append(look_at(duty))
+    assert look.LEAST_PART * NEVER - 1 < min(gaps) < 0.9 * NEVER < max(gaps) <= NEVER
+
+
 def look_at(duty: Look, *answers: list[Any], seconds: float = 0.0) -> float:
     """Let it plan, and answer after so long; return in how many seconds it is due again."""
     turn = Turn(1)
@@ -102,9 +129,6 @@ def look_at(duty: Look, *answers: list[Any], seconds: float = 0.0) -> float:
     turn.receive(answers or [[(0, None, [])], []])
     now = time.monotonic()
     return duty.due_at(now) - now
-
-
-IDLE = {"is_idle": True, "is_releasing": False, "is_settling": False, "claimed": 0}
 
 
 def test_looks_that_have_become_slow_are_made_rarely() -> None:

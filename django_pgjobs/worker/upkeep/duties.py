@@ -44,6 +44,7 @@ class Duties:
             refusals,
             is_settled=lambda: unheld.is_settled,
             is_told=lambda: self.watch.rests or (self.watch.hears_of_jobs and listening.is_said),
+            rests=lambda: self.watch.rests,
             on_drained=on_drained,
         )
         listening = Listening(

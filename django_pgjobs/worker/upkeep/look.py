@@ -4,12 +4,14 @@ A look that leads to nothing is followed by another after 10, 20, 40 ... millise
 poll interval: a transaction that was open at the last look is met after at most as long again as it
 lasted. A find lets the gaps begin anew. While every new job is notified only one of jobs without
 keys does that are still there after all: somebody may have locked them for a moment. Looks that
-have become slow are made so rarely that they take a tenth of the time.
+have become slow are made so rarely that they take a tenth of the time. A worker that leaves new
+jobs to the one on watch looks at the poll interval, whatever it finds.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,6 +45,9 @@ BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
 PROMOTE_BATCH = 1_000
+# Each gap is shortened by chance, to this part of it at least: workers that were started together,
+# or that one burst has woken, would look together for ever.
+LEAST_PART = 0.8
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
 
@@ -87,6 +92,7 @@ class Look(Duty):
         *,
         is_settled: Callable[[], bool],
         is_told: Callable[[], bool],
+        rests: Callable[[], bool],
         on_drained: Callable[[str, float], None],
     ) -> None:
         self._state = state
@@ -97,6 +103,9 @@ class Look(Duty):
         self._is_settled = is_settled
         # Does every enqueue notify this worker, or another one that wakes it if need be?
         self._is_told = is_told
+        # Does another worker see to new jobs? What one of its looks finds is no reason for more:
+        # two workers that follow the same jobs would take them from each other one by one.
+        self._rests = rests
         # Takes why a drain may end, and when the looks that say so began.
         self._on_drained = on_drained
         self._due = 0.0
@@ -160,7 +169,7 @@ class Look(Duty):
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._may_end_drain:
             due = 0.0
-        elif self._outlook.claimed_at != self._claimed_at:
+        elif self._outlook.claimed_at != self._claimed_at and not self._rests():
             due = self._looked_at + APART_SECONDS if self._is_told() else 0.0
         else:
             due = self._due
@@ -193,11 +202,12 @@ class Look(Duty):
         if found.claimed_at != self._claimed_at or found.promoted:
             self._begin_gaps()
             self._has_news = True
-        if self._has_news and any(lane.queue_name not in listing.limited for lane in listing.lanes):
+        is_unlimited = any(lane.queue_name not in listing.limited for lane in listing.lanes)
+        if self._has_news and is_unlimited and not self._rests():
             # Claims may pass their jobs over: nobody tells when a row is unlocked.
             self._gap = min(self._gap, APART_SECONDS)
         self._has_news = False
-        self._due = now if found.promoted else now + self._gap
+        self._due = now if found.promoted else now + self._gap * random.uniform(LEAST_PART, 1.0)
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
         token_wait = found.token_wait(listing)
         if token_wait is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
-LOOK_TIMES = ("tests/worker/test_look_times.py",)
 UPKEEP = ("tests/worker/test_upkeep.py",)
 WATCH = ("tests/worker/test_watch.py", "tests/worker/test_watch_model.py")
 PLACES = ("tests/worker/test_places.py",)
@@ -181,13 +180,6 @@ PUMP = (
         UPKEEP,
     ),
     (
-        "return before a drain ends",
-        f"{WORKER}upkeep/look.py",
-        " and self._is_settled()\n",
-        "\n",
-        LOOK_TIMES,
-    ),
-    (
         "connection that died while the pump rested",
         f"{WORKER}claiming/pump.py",
         "        self._connection.close_if_dead()\n",
@@ -214,13 +206,6 @@ PUMP = (
         "self._heads_pace.note(claim.seconds, now)",
         "pass",
         PLACES,
-    ),
-    (
-        "jobs that are locked when their worker is told of them",
-        f"{WORKER}upkeep/look.py",
-        "            self._gap = min(self._gap, APART_SECONDS)",
-        "            pass",
-        ("tests/worker/test_locked_lanes.py",),
     ),
     (
         "reads that are slow for long",
@@ -263,34 +248,6 @@ PUMP = (
         "if self._heads_pace.is_open(now):\n            # The next",
         "if True:\n            # The next",
         PLACES,
-    ),
-    (
-        "look after what was found beside the one on watch",
-        f"{WORKER}upkeep/look.py",
-        "!= self._claimed_at and not self._rests():",
-        "!= self._claimed_at:",
-        LOOK_TIMES,
-    ),
-    (
-        "looks of workers that were started together",
-        f"{WORKER}upkeep/look.py",
-        "now + self._gap * random.uniform(LEAST_PART, 1.0)",
-        "now + self._gap",
-        LOOK_TIMES,
-    ),
-    (
-        "tokens that others wait for",
-        f"{WORKER}upkeep/look.py",
-        "for group, seconds in waits if group in listing.groups)",
-        "for group, seconds in waits)",
-        ("tests/worker/test_look.py",),
-    ),
-    (
-        "tokens that a busy worker waits for",
-        f"{WORKER}upkeep/look.py",
-        "due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)",
-        "pass",
-        LOOK_TIMES,
     ),
     (
         "tokens that the pump waits for",

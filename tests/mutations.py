@@ -36,6 +36,7 @@ from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_fillings import FILLINGS
 from tests.mutated_http import DOORS, RULES
 from tests.mutated_inputs import INPUTS
+from tests.mutated_looks import LOOKS
 from tests.mutated_metrics import METRICS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -51,6 +52,7 @@ from tests.variants import part_of
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
+    *(Mutation(*given) for given in LOOKS),
     *(Mutation(*given) for given in SCHEDULES),
     *(Mutation(*given) for given in ROOMS),
     *(Mutation(*row) for row in ODD_ROWS),

@@ -43,13 +43,11 @@ class Duties:
             connection,
             refusals,
             is_settled=lambda: unheld.is_settled,
-            is_told=lambda: self.watch.rests or (self.watch.hears_of_jobs and listening.is_said),
+            is_told=lambda: self.watch.rests or (self._hears() and listening.is_said),
             rests=lambda: self.watch.rests,
             on_drained=on_drained,
         )
-        listening = Listening(
-            state, pump.outlook, connection, self.look, hears=lambda: self.watch.hears_of_jobs
-        )
+        listening = Listening(state, pump.outlook, connection, self.look, hears=self._hears)
         before: list[Duty] = [unheld, listening]
         self.cancels = Cancels(state, connection, refusals, on_interrupted)
         self.batches = Batches(state, pump, self.look)
@@ -66,6 +64,9 @@ class Duties:
             on_hearing=self.cancels.note_request,
         )
         self._in_order = [*before, self.watch, *after]
+
+    def _hears(self) -> bool:
+        return self.watch.hears_of_jobs
 
     def __iter__(self) -> Iterator[Duty]:
         return iter(self._in_order)

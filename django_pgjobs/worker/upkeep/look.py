@@ -103,8 +103,7 @@ class Look(Duty):
         self._is_settled = is_settled
         # Does every enqueue notify this worker, or another one that wakes it if need be?
         self._is_told = is_told
-        # Does another worker see to new jobs? What one of its looks finds is no reason for more:
-        # two workers that follow the same jobs would take them from each other one by one.
+        # Does another see to new jobs? Two that look for the same would take them one by one.
         self._rests = rests
         # Takes why a drain may end, and when the looks that say so began.
         self._on_drained = on_drained

@@ -279,7 +279,7 @@ def test_using_checks_what_it_is_given(options: dict[str, Any]) -> None:
     [
         *("max_attempts", "timeout", "rate_cost", "correlation_id", "max_losses", "merge"),
         *("concurrency_limit", "max_wait", "expires", "on_failure", "subject", "after"),
-        *("queue_name", "run_after"),
+        *("queue_name", "run_after", "concurrency_key", "rate_limit", "unique_key"),
     ],
 )
 def test_a_number_of_more_digits_than_python_prints_is_refused_as_any_other(option: str) -> None:

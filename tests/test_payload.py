@@ -195,6 +195,24 @@ def test_a_key_that_json_cannot_have_is_refused_with_its_place(key: object) -> N
         encode([{key: 1}])
 
 
+class WithoutRepr:
+    """What has no repr, and says so by an exception without a text."""
+
+    def __repr__(self) -> str:
+        raise Mute
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize("key", [WithoutRepr(), 10**5_000], ids=["any value", "number"])
+def test_a_key_without_a_repr_is_refused_with_its_place(key: object) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"at args\[0\] key <"):
+        encode([{key: 1}])
+
+
 def test_escaped_text_that_only_looks_like_a_bad_character_is_stored() -> None:
     for text in ("\\u0000", "\\ud800", "\x01\x7f\uffff", "😀"):
         assert json.loads(encode([text])) == [text]

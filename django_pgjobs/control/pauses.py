@@ -18,7 +18,7 @@ from django_pgjobs.status import PauseKind
 from django_pgjobs.values.bounds import MAX_KEY_BYTES, MAX_QUEUE_NAME_BYTES
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.moments import given_in_words
-from django_pgjobs.values.payload import is_storable, shorten
+from django_pgjobs.values.payload import is_storable, quoted, shorten
 from django_pgjobs.values.twins import has_async_twin
 
 # Characters of a reason, or of a name, that somebody gives: both are on pages and in lists.
@@ -102,7 +102,7 @@ def _target(
     if not 1 <= len(name.encode()) <= most or "\n" in name or "\r" in name:
         raise ValueError(
             f"{function}() expected {kind.value}= to be one line of 1 to {most} bytes, got "
-            f"{shorten(repr(value))}."
+            f"{shorten(quoted(value))}."
         )
     if kind is not PauseKind.KEY and "*" in name:
         raise ValueError(
@@ -114,7 +114,7 @@ def _target(
 
 def _unnamed(function: str, value: object) -> TypeError:
     path = getattr(value, "module_path", None)
-    shown, kind = (shorten(repr(value)), "queue") if path is None else (path, "task")
+    shown, kind = (shorten(quoted(value)), "queue") if path is None else (path, "task")
     named = shown if isinstance(value, str) or path is not None else "..."
     others = " or ".join(f"{each.value}=" for each in PauseKind if each.value != kind)
     return TypeError(
@@ -125,10 +125,10 @@ def _unnamed(function: str, value: object) -> TypeError:
 
 def _check_text(name: str, value: object, expected: str = "text") -> None:
     if not isinstance(value, str):
-        raise TypeError(f"expected {name}= to be {expected}, got {shorten(repr(value))}.")
+        raise TypeError(f"expected {name}= to be {expected}, got {shorten(quoted(value))}.")
     if not is_storable(value):
         raise ValueError(
-            f"expected {name}= without NUL and unpaired surrogates, got {shorten(repr(value))}."
+            f"expected {name}= without NUL and unpaired surrogates, got {shorten(quoted(value))}."
         )
 
 

@@ -37,7 +37,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import is_of_test_case, job_database
 from django_pgjobs.values.bounds import COUNT, MAX_KEY_BYTES, is_count, is_whole
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import is_storable, quoted
 from django_pgjobs.values.twins import has_async_twin
 
 # An interrupt reaches a sleeping thread when its sleep ends.
@@ -157,7 +157,7 @@ def _check_keys(keys: str | Sequence[str]) -> list[str]:
     wanted: list[Any] = [keys] if is_one else list(keys)
     for key in wanted:
         if not isinstance(key, str):
-            raise TypeError(f"expected a key such as 'shopify:17' or several, got {key!r}.")
+            raise TypeError(f"expected a key such as 'shopify:17' or several, got {quoted(key)}.")
         if not key or "\n" in key or not is_storable(key):
             raise ValueError(f"expected a key of one line of text without NUL, got {key!r}.")
         if len(key.encode()) > MAX_KEY_BYTES:
@@ -169,9 +169,9 @@ def _check_keys(keys: str | Sequence[str]) -> list[str]:
 
 def _check_cost(cost: int) -> None:
     if not is_whole(cost):
-        raise TypeError(f"expected a cost in whole tokens, got {cost!r}.")
+        raise TypeError(f"expected a cost in whole tokens, got {quoted(cost)}.")
     if not is_count(cost):
-        raise ValueError(f"expected a cost that is {COUNT}, got {cost!r}.")
+        raise ValueError(f"expected a cost that is {COUNT}, got {quoted(cost)}.")
 
 
 def _seconds_allowed(timeout: float | timedelta | None) -> float | None:

@@ -21,7 +21,7 @@ from django_pgjobs.compat import normalize_json
 from django_pgjobs.declaring.redaction import MASK, is_secret
 from django_pgjobs.declaring.signatures import NAMELESS
 from django_pgjobs.values.bounds import MAX_KEY_BYTES
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import is_storable, quoted
 
 Key = str | Callable[..., str | None]
 
@@ -56,7 +56,7 @@ def find_key_problems(option: str, key: object, names: Collection[str]) -> Itera
     if not isinstance(key, str) or not is_storable(key) or not key or "\n" in key:
         yield (
             f"expected {option} to be a template such as 'shop:{{shop_id}}' or a function of "
-            f"the arguments, got {key!r}."
+            f"the arguments, got {quoted(key)}."
         )
         return
     try:

@@ -105,7 +105,7 @@ def walk(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, object
         raise ValueError(f"expected at most {MAX_DEPTH} levels, got more at {path[:200]}.")
     if isinstance(value, Mapping):
         for key, item in value.items():
-            shown = shorten(repr(key))
+            shown = shorten(quoted(key))
             yield f"{path} key {shown}", key, True
             yield from walk(item, f"{path}[{shown}]", depth + 1)
     else:
@@ -123,7 +123,11 @@ def quoted(value: object) -> str:
     try:
         return repr(value)
     except Exception as error:
-        return f"<{type(value).__name__}: {error}>"
+        try:
+            reason = str(error)
+        except Exception:  # it is the project's code as well
+            reason = type(error).__name__
+        return f"<{type(value).__name__}: {reason}>"
 
 
 def _refuse_characters(value: object, name: str) -> None:

@@ -25,8 +25,15 @@ LOOKS = (
     (
         "look after what was found beside the one on watch",
         f"{WORKER}upkeep/look.py",
-        "!= self._claimed_at and not self._rests():",
+        "!= self._claimed_at and self._goes_on:",
         "!= self._claimed_at:",
+        LOOK_TIMES,
+    ),
+    (
+        "look after jobs with keys beside the one on watch",
+        f"{WORKER}upkeep/look.py",
+        "return not self._rests() or self._knows_of_keys",
+        "return not self._rests()",
         LOOK_TIMES,
     ),
     (

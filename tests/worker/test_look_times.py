@@ -112,6 +112,18 @@ def test_what_a_worker_finds_beside_the_one_on_watch_makes_it_look_no_sooner() -
     assert look_at(duty, [(0, None, [])], [place]) > NEVER / 2
 
 
+def test_beside_the_one_on_watch_a_worker_that_ran_jobs_with_keys_looks_once_more() -> None:
+    """If that one is frozen, nobody else hears that a key is free, or sees when tokens are."""
+    outlook = mock.Mock(**IDLE, claimed_at=-math.inf, waited_at=0.0)
+    duty = make_look(outlook, make_options(poll_interval=NEVER), rests=lambda: True)
+    duty.rest()
+    place = ("default", "default", 0, False, 0, 0, False, 0, 1)
+    assert look_at(duty, [(0, None, [])], [place]) > NEVER / 2
+    outlook.claimed_at = 1.0
+    assert duty.due_at(0.0) <= time.monotonic() + look.APART_SECONDS
+    assert look_at(duty, [(0, None, [])], [], [], []) > NEVER / 2
+
+
 def test_workers_that_were_started_together_do_not_look_together_for_ever() -> None:
     gaps = []
     for _ in range(50):

@@ -5,7 +5,8 @@ poll interval: a transaction that was open at the last look is met after at most
 lasted. A find lets the gaps begin anew. While every new job is notified only one of jobs without
 keys does that are still there after all: somebody may have locked them for a moment. Looks that
 have become slow are made so rarely that they take a tenth of the time. A worker that leaves new
-jobs to the one on watch looks at the poll interval, whatever it finds.
+jobs to the one on watch looks at the poll interval, whatever it finds, and once more after jobs
+with keys.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class Look(Duty):
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._may_end_drain:
             due = 0.0
-        elif self._outlook.claimed_at != self._claimed_at and not self._rests():
+        elif self._outlook.claimed_at != self._claimed_at and self._goes_on:
             due = self._looked_at + APART_SECONDS if self._is_told() else 0.0
         else:
             due = self._due
@@ -221,6 +222,15 @@ class Look(Duty):
         self._knows_of_keys = bool(listing.groups)
         if listing:
             self._pump.offer(listing)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Is it to look at what is left of jobs that the pump has claimed?
+
+        Of those with keys even if another worker sees to new jobs: that one may be frozen, and what
+        waits for a key or for tokens would move on by one step at each poll.
+        """
+        return not self._rests() or self._knows_of_keys
 
     @property
     def _may_end_drain(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +81,24 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_with_functions(folder: Path, script: str, **environment: str) -> tuple[int, str]:
+    """Run a script with the functions of `.ci/run`, in *folder*; return its status and output."""
+    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    functions, found, _ = (ROOT / ".ci" / "run").read_text().partition("\n# What reads source")
+    assert found
+    (folder / ".ci" / "run").write_text(f"{functions}\n{script}\nconclude\n")
+    done = subprocess.run(
+        ["bash", folder / ".ci" / "run"],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
 def summary_of(output: str) -> list[str]:
     """Return the lines below the last heading."""
     return output.rpartition("=== summary\n")[2].splitlines()
@@ -118,6 +138,13 @@ def test_nothing_goes_on_when_the_script_ends_early() -> None:
     done = run("exec 9>&1\nhold() { timeout 1000 sleep 1000; }\nbegin first hold\nfalse")
     assert done.returncode == 1
     assert "not all stages were run" in done.stdout
+
+
+def test_a_command_that_readme_does_not_have_fails_its_stage(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("<!-- command: another -->\n```sh\ntrue\n```\n")
+    code, output = run_with_functions(tmp_path, "stage tests run_readme_tests")
+    assert code == 1, output
+    assert "README.md has no code block below <!-- command: tests -->" in output
 
 
 def failures(*logs: Path) -> list[str]:

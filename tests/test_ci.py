@@ -147,6 +147,39 @@ def test_a_command_that_readme_does_not_have_fails_its_stage(tmp_path: Path) -> 
     assert "README.md has no code block below <!-- command: tests -->" in output
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_the_name_of_a_commit_decides_whoever_owns_the_files(tmp_path: Path) -> None:
+    git = ("git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    name = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
+    # As in the container of a runner, where others own the clone.
+    code, output = run_with_functions(
+        tmp_path,
+        "part_of_commit 1000000 0; part_of_commit 16",
+        GIT_TEST_ASSUME_DIFFERENT_OWNER="1",
+    )
+    assert code == 0, output
+    first, last = int(name[:6], 16) % 1_000_000 + 1, int(name.strip()[-6:], 16) % 16 + 1
+    assert output.splitlines()[:2] == [f"{first}/1000000", f"{last}/16"]
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@pytest.mark.parametrize("has_repository", [True, False])
+def test_without_a_commit_the_summary_says_that_the_part_is_always_the_same(
+    tmp_path: Path, has_repository: bool
+) -> None:
+    if has_repository:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    code, output = run_with_functions(
+        tmp_path, "part_of_commit 2 0", GIT_CEILING_DIRECTORIES=str(tmp_path.parent)
+    )
+    assert code == 0, output
+    assert "1/2" in output.splitlines()
+    [line, _] = summary_of(output)
+    assert line.startswith("no commit here: always the same parts")
+
+
 def failures(*logs: Path) -> list[str]:
     """Return what is told of logs."""
     return subprocess.run(

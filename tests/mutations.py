@@ -382,6 +382,8 @@ def main() -> int:
         for mutation in MUTATIONS
         if not arguments.words or any(word in mutation.name for word in arguments.words)
     ][arguments.part]
+    if not chosen:
+        parser.error("no mutation is chosen; --list names them")
     if arguments.list:
         for mutation in chosen:
             print(f"{mutation.name:40} {mutation.file}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.helpers import ROOT
-from tests.mutations import MUTATIONS
+from tests.mutations import MUTATIONS, main
 
 
 def test_every_mutation_changes_a_line_that_exists() -> None:
@@ -25,6 +27,16 @@ def test_every_mutation_has_tests_that_exist() -> None:
         if not is_there(test)
     ]
     assert not lost, "\n".join(lost)
+
+
+@pytest.mark.parametrize("words", [["lesae"], ["token of a success", "--part", "2/2"]])
+def test_words_that_no_mutation_has_are_an_error(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mutations", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "no mutation is chosen" in capsys.readouterr().err
 
 
 def is_there(test: str) -> bool:

@@ -1,12 +1,12 @@
 """The look for jobs: promotes those that are due, and lists where some may be claimed.
 
 A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
-poll interval: a transaction that was open at the last look is met after at most as long again as it
-lasted. A find lets the gaps begin anew. While every new job is notified only one of jobs without
-keys does that are still there after all: somebody may have locked them for a moment. Looks that
-have become slow are made so rarely that they take a tenth of the time. A worker that leaves new
-jobs to the one on watch looks at the poll interval, whatever it finds, and once more after jobs
-with keys.
+poll interval: a transaction that was open at the last look is met after about as long again as it
+lasted. A find lets the gaps begin anew. While every new job is notified, only jobs without keys do
+that are still there after a claim: somebody may have locked them for a moment. Looks that have
+become slow are made so rarely that they take a tenth of the time. A worker that leaves new jobs to
+the one on watch looks at the poll interval, whatever it finds, and once more after it has claimed
+jobs while it knows of some with keys.
 """
 
 from __future__ import annotations
